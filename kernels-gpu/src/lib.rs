@@ -21,6 +21,7 @@ mod descriptor;
 pub mod epilogue;
 pub mod frag_prefetch;
 mod fragment;
+mod half_rows;
 pub mod matrix;
 pub mod mma;
 pub mod naive;
@@ -154,4 +155,7 @@ pub const TENSOR_CORE: &[&TensorCoreDescriptor] = &[
     &wgmma_split::TILE_128X64,
     &wgmma_split::TILE_128X128,
     &wgmma_split::TILE_256X128,
+    &wgmma_split::TILE_64X16_ALIGN1,
+    &wgmma_split::TILE_64X32_ALIGN1,
+    &wgmma_split::TILE_64X64_ALIGN1,
 ];

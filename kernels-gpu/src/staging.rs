@@ -27,6 +27,7 @@ use cuda_std::prelude::*;
 use cuda_std::vec;
 
 use crate::dependent_launch;
+use crate::half_rows::{HalfRows, VECTOR};
 use crate::matrix::{POINTERS_A, POINTERS_B, addressed};
 
 /// Threads per block of [`stage_operands()`].
@@ -360,7 +361,7 @@ pub unsafe fn stage_halves(
     let first = block * THREADS + thread::thread_idx_x();
     let (mut row, mut vector) = (first / per_row, first % per_row);
     let (row_step, vector_step) = (threads / per_row, threads % per_row);
-    let matrix = HalfRows { from, ld: ld_from, rows, cols };
+    let matrix = HalfRows { pointer: from, ld: ld_from, rows, cols };
     while row < rows {
         let mut places = [(0, 0); QUADS as usize];
         for place in &mut places {
@@ -373,86 +374,15 @@ pub unsafe fn stage_halves(
             }
         }
         // SAFETY: as the launch promises.
-        let vectors = unsafe { matrix.vectors(places) };
+        let loaded = places.map(|(row, vector)| unsafe { matrix.load(row, vector) });
         for i in 0..QUADS as usize {
             let (row, vector) = places[i];
             if row < rows {
+                let words = matrix.neighbours(row, vector, loaded[i]);
                 let at = row as usize * ld_to as usize + (vector * VECTOR) as usize;
                 // SAFETY: inside, a multiple of eight, and this thread's own.
-                unsafe { vec::store(to.add(at).cast::<u32>(), vectors[i]) };
+                unsafe { vec::store(to.add(at).cast::<u32>(), words) };
             }
         }
     }
-}
-
-/// Elements of 16 bits in 16 bytes, and these as words.
-const VECTOR: u32 = 8;
-type Words = [u32; VECTOR as usize / 2];
-
-/// A matrix of 16-bit elements that is copied.
-#[derive(Clone, Copy)]
-struct HalfRows {
-    from: *const u16,
-    ld: u32,
-    rows: u32,
-    cols: u32,
-}
-
-impl HalfRows {
-    /// Vectors at these rows and numbers in the row, with zeros past its end, and past the last row anything. All loads are
-    /// in flight before the first is used.
-    ///
-    /// # Safety
-    /// The matrix is there, and has elements.
-    #[inline(always)]
-    unsafe fn vectors(self, places: [(u32, u32); QUADS as usize]) -> [Words; QUADS as usize] {
-        let mut windows = [[0u32; VECTOR as usize]; QUADS as usize];
-        let mut shifts = [0; QUADS as usize];
-        for i in 0..QUADS as usize {
-            let (row, vector) = places[i];
-            let at = row.min(self.rows - 1) as usize * self.ld as usize;
-            let (row, first) = (self.from.wrapping_add(at), vector * VECTOR);
-            let skipped = row as usize as u32 / 2 % VECTOR;
-            let window = first.wrapping_sub(skipped);
-            // Before the row it is a number of nearly 2^32.
-            if window < self.cols.saturating_sub(2 * VECTOR - 1) {
-                // SAFETY: sixteen elements of the row, of which the first is on 16 bytes.
-                let [low, high]: [Words; 2] = unsafe {
-                    let at = row.add(window as usize).cast();
-                    [vec::load(at), vec::load(at.add(VECTOR as usize / 2))]
-                };
-                windows[i] = core::array::from_fn(|j| if j < 4 { low[j] } else { high[j - 4] });
-                shifts[i] = skipped;
-            } else {
-                let element = |j: u32| {
-                    // Without a branch: past the end of the row its last element is loaded for nothing.
-                    let col = first + j;
-                    // SAFETY: inside.
-                    let element = unsafe { *row.add(col.min(self.cols - 1) as usize) };
-                    if col < self.cols { u32::from(element) } else { 0 }
-                };
-                for j in 0..4 {
-                    windows[i][j as usize] = element(2 * j) | element(2 * j + 1) << 16;
-                }
-            }
-        }
-        let mut vectors = [[0; VECTOR as usize / 2]; QUADS as usize];
-        for i in 0..QUADS as usize {
-            vectors[i] = vector_of(windows[i], shifts[i]);
-        }
-        vectors
-    }
-}
-
-/// The vector behind so many elements, up to seven, of two.
-#[inline(always)]
-fn vector_of([a, b, c, d, e, f, g, h]: [u32; VECTOR as usize], skipped: u32) -> Words {
-    let two = |after: u32, before: u32| if skipped & 4 != 0 { after } else { before };
-    let one = |after: u32, before: u32| if skipped & 2 != 0 { after } else { before };
-    let half = |after: u32, before: u32| {
-        ((u64::from(after) << 32 | u64::from(before)) >> (16 * (skipped & 1))) as u32
-    };
-    let (a, b, c, d, e, f) = (two(c, a), two(d, b), two(e, c), two(f, d), two(g, e), two(h, f));
-    let (a, b, c, d, e) = (one(b, a), one(c, b), one(d, c), one(e, d), one(f, e));
-    [half(b, a), half(c, b), half(d, c), half(e, d)]
 }

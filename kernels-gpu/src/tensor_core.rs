@@ -85,7 +85,8 @@ pub type Layouts = [&'static str; 4];
 /// A kernel for tensor cores: its name, its geometry and what a launch must provide.
 ///
 /// It computes `C = alpha * A * B + beta * C`, row-major, with A and B in 16 bits and C in f32, and
-/// takes what its [`TensorCoreAbi`] says. A's and B's rows begin on 16 bytes. C may lie anywhere.
+/// takes what its [`TensorCoreAbi`] says. A's and B's rows begin on 16 bytes, but those of A where the kernel
+/// [takes others](Self::takes_unaligned). C may lie anywhere.
 ///
 /// The grid has one dimension, and y is the product of a batch for a kernel that takes pointers: of blocks of which each takes one tile of C, or several in turn if it
 /// [is persistent](Self::is_persistent). There are less than 2^31 tiles.
@@ -116,6 +117,7 @@ pub struct TensorCoreDescriptor {
     pub(crate) abi: TensorCoreAbi,
     pub(crate) persistent: bool,
     pub(crate) splits: bool,
+    pub(crate) unaligned: bool,
     pub(crate) blocks: u32,
     pub(crate) source: &'static str,
 }
@@ -187,16 +189,22 @@ impl TensorCoreDescriptor {
     /// clusters as tiles of all products, or else any number that shares the steps of all tiles equally (*stream-K*): with `s` blocks
     /// in each no more than the tiles have groups of `s` whole steps, of which there are less than 2^31.
     ///
-    /// Such a kernel has two parameters more, which it uses only for clusters of another number than tiles:
+    /// Such a kernel has more parameters:
     ///
     /// ```text
-    /// partials: *mut f32, counters: *mut u32
+    /// partials: *mut f32, counters: *mut u32, a: *const u16, lda: u32, stride_a: u64
     /// ```
     ///
-    /// Two tiles of f32 for each cluster, on 16 bytes, and a counter for each warp with sums of each block, which is zero before the
-    /// launch and after it.
+    /// The first two it uses only for clusters of another number than tiles: two tiles of f32 for each cluster, on 16 bytes, and a
+    /// counter for each warp with sums of each block, which is zero before the launch and after it. The others are A, with its
+    /// stride in a batch, for a kernel that [takes it unaligned](Self::takes_unaligned).
     pub const fn splits(&self) -> bool {
         self.splits
+    }
+
+    /// Whether rows of A may begin anywhere. The map of A is not used then, and may be zeros.
+    pub const fn takes_unaligned(&self) -> bool {
+        self.unaligned
     }
 
     /// Warps of a block that have sums, of a kernel that [splits](Self::splits) K: four for each 64 rows of the tile.

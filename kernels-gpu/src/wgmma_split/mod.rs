@@ -30,12 +30,15 @@
 //! - Most of shared memory is stages, so that enough bytes are in flight; all but the largest tiles let two or three
 //!   blocks share a multiprocessor, so that one loads while the other adds up.
 //! - Sums are stored from shared memory, four neighbours at a time.
+//! - A need not have rows that begin on 16 bytes, in kernels whose names end in `_align1`: a warpgroup loads its
+//!   elements, where bulk copies do not reach them (`unaligned.rs`).
 //! - The next kernel may begin when the last tiles of all blocks of this one are on their way: where it finds room, it brings its own
 //!   first tiles of A to the L2 cache while sums are added up here.
 
 mod producer;
 mod shares;
 mod storage;
+mod unaligned;
 mod work;
 
 use cuda_std::hint::black_box;
@@ -49,7 +52,8 @@ use cuda_std::{cluster, dependent_launch};
 
 use self::producer::Pipeline;
 use self::shares::{Fixup, Shares, Sums};
-use self::storage::{RESERVED, SHARED, Storage};
+use self::storage::{MOST_STAGES, RESERVED, SHARED, Storage};
+use self::unaligned::Unaligned;
 use self::work::{Entry, Pass, Sequence};
 use crate::epilogue::Parameters;
 use crate::matrix::Output;
@@ -78,6 +82,7 @@ macro_rules! kernels {
         $(#[$doc:meta])*
         $descriptor:ident: $summary:literal,
         [f32; $sums:literal] x $warpgroups:literal, $blocks:literal per multiprocessor,
+        $producers:literal producers,
         bf16: $bf16:ident $bf16_ta:ident $bf16_tb:ident $bf16_ta_tb:ident,
         f16: $f16:ident $f16_ta:ident $f16_tb:ident $f16_ta_tb:ident;
     )*) => {$(
@@ -91,14 +96,15 @@ macro_rules! kernels {
             ]),
             summary: $summary,
             tile: [$warpgroups * WM, <[f32; $sums] as Accumulator>::COLS],
-            threads: $warpgroups * WARPGROUP + WARP,
+            threads: $warpgroups * WARPGROUP + $producers,
             shared_bytes: [
-                Storage::<$sums, $warpgroups, $blocks>::bytes($blocks),
-                Storage::<$sums, $warpgroups, $blocks>::bytes(1),
+                Storage::<$sums, $warpgroups, $blocks>::bytes($blocks, most_stages($producers)),
+                Storage::<$sums, $warpgroups, $blocks>::bytes(1, most_stages($producers)),
             ],
             abi: TensorCoreAbi::TensorMap,
             persistent: false,
             splits: true,
+            unaligned: copies($producers),
             blocks: $blocks,
             source: include_str!("mod.rs"),
         };
@@ -107,25 +113,25 @@ macro_rules! kernels {
             "so many blocks share a multiprocessor's memory"
         );
         const _: () = assert!($descriptor.warps_with_sums() == 4 * $warpgroups, "each has its counter");
-        kernels!(@one $bf16, $sums, $warpgroups, $blocks, false, false, true);
-        kernels!(@one $bf16_ta, $sums, $warpgroups, $blocks, false, true, true);
-        kernels!(@one $bf16_tb, $sums, $warpgroups, $blocks, false, false, false);
-        kernels!(@one $bf16_ta_tb, $sums, $warpgroups, $blocks, false, true, false);
-        kernels!(@one $f16, $sums, $warpgroups, $blocks, true, false, true);
-        kernels!(@one $f16_ta, $sums, $warpgroups, $blocks, true, true, true);
-        kernels!(@one $f16_tb, $sums, $warpgroups, $blocks, true, false, false);
-        kernels!(@one $f16_ta_tb, $sums, $warpgroups, $blocks, true, true, false);
+        kernels!(@one $bf16, $sums, $warpgroups, $blocks, $producers, false, false, true);
+        kernels!(@one $bf16_ta, $sums, $warpgroups, $blocks, $producers, false, true, true);
+        kernels!(@one $bf16_tb, $sums, $warpgroups, $blocks, $producers, false, false, false);
+        kernels!(@one $bf16_ta_tb, $sums, $warpgroups, $blocks, $producers, false, true, false);
+        kernels!(@one $f16, $sums, $warpgroups, $blocks, $producers, true, false, true);
+        kernels!(@one $f16_ta, $sums, $warpgroups, $blocks, $producers, true, true, true);
+        kernels!(@one $f16_tb, $sums, $warpgroups, $blocks, $producers, true, false, false);
+        kernels!(@one $f16_ta_tb, $sums, $warpgroups, $blocks, $producers, true, true, false);
     )*};
     (
-        @one $name:ident, $sums:literal, $warpgroups:literal, $blocks:literal, $f16:literal,
-        $mn_a:literal, $mn_b:literal
+        @one $name:ident, $sums:literal, $warpgroups:literal, $blocks:literal, $producers:literal,
+        $f16:literal, $mn_a:literal, $mn_b:literal
     ) => {
         /// `C = epilogue(alpha * op(A) * op(B) + beta * C)`, of each product of a batch.
         ///
         /// # Safety
         /// - The parameters, the grid and the clusters are as [`TensorCoreDescriptor`] says. The launch may begin early.
         /// - Nothing else writes A or B, or touches C, during the launch.
-        #[kernel(block = $warpgroups * WARPGROUP + WARP, min_blocks = $blocks)]
+        #[kernel(block = $warpgroups * WARPGROUP + $producers, min_blocks = $blocks)]
         pub unsafe fn $name(
             m: u32,
             n: u32,
@@ -142,6 +148,9 @@ macro_rules! kernels {
             epilogue: Parameters,
             partials: *mut f32,
             counters: *mut u32,
+            a: *const u16,
+            lda: u32,
+            stride_a: u64,
         ) {
             let output = |options: u32| {
                 let [rows, cols] = if options & TRANSPOSED_C != 0 { [n, m] } else { [m, n] };
@@ -158,10 +167,14 @@ macro_rules! kernels {
                 step_b: u32::from(options & SHARED_B == 0),
                 options,
             };
+            let operands = Operands {
+                maps: [map_a, map_b],
+                unaligned: Unaligned::new(a, lda, stride_a, [k, m]),
+            };
             // SAFETY: the block is as large as these numbers say.
             unsafe {
-                gemm::<$sums, $warpgroups, $blocks, $f16, $mn_a, $mn_b>(
-                    [m, n, k], products, [map_a, map_b], output, Fixup { partials, counters },
+                gemm::<$sums, $warpgroups, $blocks, $producers, $f16, $mn_a, $mn_b>(
+                    [m, n, k], products, operands, output, Fixup { partials, counters },
                 );
             }
         }
@@ -171,38 +184,59 @@ macro_rules! kernels {
 kernels! {
     /// For products with up to 16 rows or columns.
     TILE_64X16: "split-K in clusters: 64 x 16 outputs per block, for few rows or columns",
-        [f32; 8] x 1, 3 per multiprocessor,
+        [f32; 8] x 1, 3 per multiprocessor, 32 producers,
         bf16: wgmma_split_64x16 wgmma_split_64x16_ta wgmma_split_64x16_tb wgmma_split_64x16_ta_tb,
         f16: wgmma_split_64x16_f16 wgmma_split_64x16_ta_f16 wgmma_split_64x16_tb_f16
             wgmma_split_64x16_ta_tb_f16;
     /// With up to 32.
     TILE_128X32: "the same with 128 x 32 outputs per block",
-        [f32; 16] x 2, 2 per multiprocessor,
+        [f32; 16] x 2, 2 per multiprocessor, 32 producers,
         bf16: wgmma_split_128x32 wgmma_split_128x32_ta wgmma_split_128x32_tb
             wgmma_split_128x32_ta_tb,
         f16: wgmma_split_128x32_f16 wgmma_split_128x32_ta_f16 wgmma_split_128x32_tb_f16
             wgmma_split_128x32_ta_tb_f16;
     /// With up to 64, and for small squares.
     TILE_128X64: "the same with 128 x 64 outputs per block",
-        [f32; 32] x 2, 2 per multiprocessor,
+        [f32; 32] x 2, 2 per multiprocessor, 32 producers,
         bf16: wgmma_split_128x64 wgmma_split_128x64_ta wgmma_split_128x64_tb
             wgmma_split_128x64_ta_tb,
         f16: wgmma_split_128x64_f16 wgmma_split_128x64_ta_f16 wgmma_split_128x64_tb_f16
             wgmma_split_128x64_ta_tb_f16;
     /// For squares that are not so small.
     TILE_128X128: "the same with 128 x 128 outputs per block",
-        [f32; 64] x 2, 2 per multiprocessor,
+        [f32; 64] x 2, 2 per multiprocessor, 32 producers,
         bf16: wgmma_split_128x128 wgmma_split_128x128_ta wgmma_split_128x128_tb
             wgmma_split_128x128_ta_tb,
         f16: wgmma_split_128x128_f16 wgmma_split_128x128_ta_f16 wgmma_split_128x128_tb_f16
             wgmma_split_128x128_ta_tb_f16;
     /// With up to 128 rows or columns.
     TILE_256X128: "the same with 256 x 128 outputs per block",
-        [f32; 64] x 4, 1 per multiprocessor,
+        [f32; 64] x 4, 1 per multiprocessor, 32 producers,
         bf16: wgmma_split_256x128 wgmma_split_256x128_ta wgmma_split_256x128_tb
             wgmma_split_256x128_ta_tb,
         f16: wgmma_split_256x128_f16 wgmma_split_256x128_ta_f16 wgmma_split_256x128_tb_f16
             wgmma_split_256x128_ta_tb_f16;
+    /// Of an A whose rows need not begin on 16 bytes, with up to 16 rows or columns.
+    TILE_64X16_ALIGN1: "split-K in clusters, of an A whose rows need not begin on 16 bytes: 64 x 16 outputs per block",
+        [f32; 8] x 1, 3 per multiprocessor, 128 producers,
+        bf16: wgmma_split_64x16_align1 wgmma_split_64x16_align1_ta wgmma_split_64x16_align1_tb
+            wgmma_split_64x16_align1_ta_tb,
+        f16: wgmma_split_64x16_align1_f16 wgmma_split_64x16_align1_ta_f16 wgmma_split_64x16_align1_tb_f16
+            wgmma_split_64x16_align1_ta_tb_f16;
+    /// Likewise, with up to 32.
+    TILE_64X32_ALIGN1: "the same with 64 x 32 outputs per block",
+        [f32; 16] x 1, 3 per multiprocessor, 128 producers,
+        bf16: wgmma_split_64x32_align1 wgmma_split_64x32_align1_ta wgmma_split_64x32_align1_tb
+            wgmma_split_64x32_align1_ta_tb,
+        f16: wgmma_split_64x32_align1_f16 wgmma_split_64x32_align1_ta_f16 wgmma_split_64x32_align1_tb_f16
+            wgmma_split_64x32_align1_ta_tb_f16;
+    /// Likewise, with up to 64.
+    TILE_64X64_ALIGN1: "the same with 64 x 64 outputs per block",
+        [f32; 32] x 1, 3 per multiprocessor, 128 producers,
+        bf16: wgmma_split_64x64_align1 wgmma_split_64x64_align1_ta wgmma_split_64x64_align1_tb
+            wgmma_split_64x64_align1_ta_tb,
+        f16: wgmma_split_64x64_align1_f16 wgmma_split_64x64_align1_ta_f16 wgmma_split_64x64_align1_tb_f16
+            wgmma_split_64x64_align1_ta_tb_f16;
 }
 
 /// The products of a launch.
@@ -218,8 +252,26 @@ struct Products {
     options: u32,
 }
 
+/// A and B: by bulk copies, or A by the producers themselves.
+#[derive(Clone, Copy)]
+struct Operands<'a, const MN_A: bool> {
+    maps: [&'a TensorMap; 2],
+    unaligned: Unaligned<MN_A>,
+}
+
+/// Whether so many producers copy A themselves, for which there is a warpgroup.
+const fn copies(producers: u32) -> bool {
+    producers == WARPGROUP
+}
+
+/// How many stages a block with so many producers has at most: those that copy A hold it in registers until a stage is
+/// free, and want the rest of the memory as L1 cache, since parts of a line are loaded by several threads.
+const fn most_stages(producers: u32) -> u32 {
+    if copies(producers) { 3 } else { MOST_STAGES }
+}
+
 /// The kernel: blocks of `WARPGROUPS` consumer warpgroups, each with 64 rows of a tile of C and
-/// `SUMS` sums per thread, and a warp that produces. `BLOCKS` of them share a multiprocessor.
+/// `SUMS` sums per thread, and `PRODUCERS` threads that produce. `BLOCKS` of them share a multiprocessor.
 ///
 /// # Safety
 /// As for [`wgmma_split_64x16()`]; the block has so many warpgroups.
@@ -228,13 +280,14 @@ unsafe fn gemm<
     const SUMS: usize,
     const WARPGROUPS: u32,
     const BLOCKS: u32,
+    const PRODUCERS: u32,
     const F16: bool,
     const MN_A: bool,
     const MN_B: bool,
 >(
     [m, n, k]: [u32; 3],
     products: Products,
-    maps: [&TensorMap; 2],
+    operands: Operands<MN_A>,
     output: impl Fn(u32) -> TensorOutput<F16>,
     fixup: Fixup,
 ) where
@@ -247,18 +300,23 @@ unsafe fn gemm<
     let tid = thread::thread_idx_x();
     let (rank, splits) = (cluster::cluster_ctarank(), cluster::cluster_nctarank().max(1));
     let (index, clusters) = (thread::block_idx_x() / splits, thread::grid_dim_x() / splits);
-    let sequence = Sequence::new([m, n, k], [bm, bn], products.count, [clusters, splits]);
+    // In two places apart, so that it is in no registers from one to the other.
+    let sequence = || {
+        let size = [black_box(m), n, k];
+        Sequence::new(size, [bm, bn], black_box(products.count), [clusters, splits])
+    };
     if k == 0 {
         dependent_launch::wait();
         // Apart, because a second way to the sums would have the assembler serialise all `wgmma`.
-        let [product, y, x] = sequence.place(index);
-        let (row, col) = (y * bm, x * bn);
         let transposed = products.options & TRANSPOSED_C != 0;
         let in_c = |row: u32, col: u32| if transposed { (col, row) } else { (row, col) };
-        let c = output(products.options).of_product(product, products.stride_c);
-        for at in (tid..bm / AT_ONCE as u32 * bn).step_by((WARPGROUPS * WARPGROUP + WARP) as usize)
+        for at in
+            (tid..bm / AT_ONCE as u32 * bn).step_by((WARPGROUPS * WARPGROUP + PRODUCERS) as usize)
         {
-            let (row, col) = (row + at / bn * AT_ONCE as u32, col + at % bn);
+            // Nothing of this is kept in registers from one to the next.
+            let [product, y, x] = sequence().place(black_box(index));
+            let c = output(black_box(products.options)).of_product(product, products.stride_c);
+            let (row, col) = (y * bm + at / bn * AT_ONCE as u32, x * bn + at % bn);
             // SAFETY: elements of the block's tile, this thread's alone.
             unsafe { c.store_empty(|i| in_c(row + i as u32, col)) };
         }
@@ -278,7 +336,8 @@ unsafe fn gemm<
     // or later what is left of sums that lie in place of the stages.
     let copied_b = if MN_B { stage_b } else { bn.min(n) * BK };
     if copied_b < stage_b {
-        for at in (tid..stages * stage_b / 8).step_by((WARPGROUPS * WARPGROUP + WARP) as usize) {
+        for at in (tid..stages * stage_b / 8).step_by((WARPGROUPS * WARPGROUP + PRODUCERS) as usize)
+        {
             // SAFETY: in the stages of B, of which nobody reads or writes anything before the block's barrier.
             unsafe { b_smem.add(at * 8).cast::<u32>().store_vec(0, [0; 4]) };
         }
@@ -289,32 +348,39 @@ unsafe fn gemm<
         unsafe {
             // Not known to be as few as they are, so that the loop is not unrolled as a whole.
             for stage in 0..black_box(stages) {
-                full.add(stage).init(1); // the producer, and the bytes that it asks for
+                // The first producer, for the bytes that it asks for, and each warp of those that copy.
+                full.add(stage).init(if copies(PRODUCERS) { 1 + PRODUCERS / WARP } else { 1 });
                 empty.add(stage).init(4 * WARPGROUPS); // a thread of each warp
             }
             for entry in 0..2 {
                 read.add(entry).init(4 * WARPGROUPS);
             }
-            tma::prefetch(maps[0]);
-            tma::prefetch(maps[1]);
+            if !copies(PRODUCERS) {
+                tma::prefetch(operands.maps[0]);
+            }
+            tma::prefetch(operands.maps[1]);
         }
         mbarrier::fence_init();
     }
     thread::sync_threads();
 
     if tid / WARPGROUP == WARPGROUPS {
-        if tid == WARPGROUPS * WARPGROUP {
+        let thread = tid % WARPGROUP;
+        if thread == 0 || copies(PRODUCERS) {
             let pipeline = Pipeline { stages, a: a_smem, b: b_smem, full, empty, read, entries };
-            // SAFETY: the one thread, behind the block's barrier; the maps are as the launch promises.
+            // SAFETY: the first producer, or all if they copy, behind the block's barrier; A and B are as the launch promises.
             unsafe {
-                pipeline.fill::<SUMS, WARPGROUPS, BLOCKS, MN_A, MN_B>(
-                    sequence,
+                pipeline.fill::<SUMS, WARPGROUPS, BLOCKS, PRODUCERS, MN_A, MN_B>(
+                    sequence(),
                     [index, rank, splits],
                     products,
-                    maps,
+                    operands,
                     copied_b,
+                    thread,
                 );
             }
+        }
+        if thread == 0 {
             // What the next kernel brings to L2 does not take device memory's time from what this one still asks for.
             dependent_launch::launch_dependents();
         }

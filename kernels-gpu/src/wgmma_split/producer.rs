@@ -1,13 +1,12 @@
-//! The thread that asks for the tiles of A and B.
+//! The thread that asks for the tiles of A and B, and those that copy an A that bulk copies do not reach.
 
 use cuda_std::mbarrier::Mbarrier;
 use cuda_std::shared::SharedPtr;
-use cuda_std::tma::{self, TensorMap};
-use cuda_std::{cluster, dependent_launch};
+use cuda_std::{cluster, dependent_launch, tma, warp};
 
 use super::storage::Storage;
 use super::work::{Entry, Sequence};
-use super::{Products, WM};
+use super::{Operands, Products, WM, copies};
 use crate::pipeline::StageState;
 use crate::tensor_core::BK;
 
@@ -37,12 +36,14 @@ impl Pipeline {
     /// many blocks. Of B so many elements are copied for each step.
     ///
     /// # Safety
-    /// One thread calls this, once, when the barriers are initialised, as [`Storage`] has them. The maps are as the launch promises.
+    /// The first producer calls this, or if they copy A, all producers, whose numbers these are, once, when the barriers are
+    /// initialised, as [`Storage`] has them. The operands are as the launch promises.
     #[inline(always)]
     pub unsafe fn fill<
         const SUMS: usize,
         const WARPGROUPS: u32,
         const BLOCKS: u32,
+        const PRODUCERS: u32,
         const MN_A: bool,
         const MN_B: bool,
     >(
@@ -50,8 +51,9 @@ impl Pipeline {
         sequence: Sequence,
         [index, rank, splits]: [u32; 3],
         products: Products,
-        [map_a, map_b]: [&TensorMap; 2],
+        Operands { maps: [map_a, map_b], unaligned }: Operands<MN_A>,
         copied_b: u32,
+        thread: u32,
     ) {
         let Self { stages, a: a_smem, b: b_smem, full, empty, read, entries } = self;
         let bm = Storage::<SUMS, WARPGROUPS, BLOCKS>::BM;
@@ -70,7 +72,8 @@ impl Pipeline {
                 [product * products.step_a, product * products.step_b].map(u32::cast_signed);
             // While the kernel before this one ends, or the sums of the tile before are added up: A comes from
             // device memory, B is small.
-            for step in begin..end.min(begin + most) {
+            let prefetched = if copies(PRODUCERS) { begin } else { end.min(begin + most) };
+            for step in begin..prefetched {
                 let at = (step * BK).cast_signed();
                 for panel in 0..if MN_A { WARPGROUPS } else { 1 } {
                     let row = (row + panel * WM).cast_signed();
@@ -91,39 +94,59 @@ impl Pipeline {
                 // SAFETY: each one's phases are waited for one after the other.
                 unsafe { read.add(tile % 2).wait_parity(tile / 2 % 2) };
             }
-            // SAFETY: no consumer reads it before a stage is full, or behind the second barrier.
-            unsafe {
-                let entry = entries.of(number);
-                entry.write(sequence, index, work, [rank, end - begin], [product, row, col])
-            };
+            if thread == 0 {
+                // SAFETY: no consumer reads it before a stage is full, or behind the second barrier.
+                unsafe {
+                    let entry = entries.of(number);
+                    entry.write(sequence, index, work, [rank, end - begin], [product, row, col])
+                };
+            }
+            let unaligned = unaligned.of_product(product_a.cast_unsigned());
             for step in begin..end {
                 let full = full.add(state.stage);
-                // SAFETY: all warps have said that the `wgmma` that read the stage are done,
-                // and nobody else reads or writes it.
+                // SAFETY: all warps have said that the `wgmma` that read the stage are done, and nobody else reads or writes
+                // it, nor does another thread what this one writes; A is as the launch promises.
                 unsafe {
-                    empty.add(state.stage).wait_parity(state.parity ^ 1);
-                    full.arrive_expect_tx(2 * (stage_a + copied_b));
+                    let to_a = a_smem.add(state.stage * stage_a);
                     let at = (step * BK).cast_signed();
-                    let to = a_smem.add(state.stage * stage_a);
-                    if MN_A {
-                        for panel in 0..WARPGROUPS {
-                            let row = (row + panel * WM).cast_signed();
-                            let to = to.add(panel * (WM * BK));
-                            tma::load(to, map_a, [row, at, product_a], full);
+                    let place = [step * BK, row];
+                    let is_empty = || empty.add(state.stage).wait_parity(state.parity ^ 1);
+                    let loaded = copies(PRODUCERS).then(|| unaligned.load(place, thread));
+                    if thread == 0 {
+                        is_empty();
+                        let bytes_a = if copies(PRODUCERS) { 0 } else { 2 * stage_a };
+                        full.arrive_expect_tx(bytes_a + 2 * copied_b);
+                        if copies(PRODUCERS) {
+                        } else if MN_A {
+                            for panel in 0..WARPGROUPS {
+                                let row = (row + panel * WM).cast_signed();
+                                let to = to_a.add(panel * (WM * BK));
+                                tma::load(to, map_a, [row, at, product_a], full);
+                            }
+                        } else {
+                            tma::load(to_a, map_a, [at, row.cast_signed(), product_a], full);
                         }
-                    } else {
-                        tma::load(to, map_a, [at, row.cast_signed(), product_a], full);
+                        let to = b_smem.add(state.stage * stage_b);
+                        if MN_B {
+                            let panel_cols = Storage::<SUMS, WARPGROUPS, BLOCKS>::PANEL;
+                            for panel in 0..bn / panel_cols {
+                                let col = (col + panel * panel_cols).cast_signed();
+                                let to = to.add(panel * (BK * panel_cols));
+                                tma::load(to, map_b, [col, at, product_b], full);
+                            }
+                        } else {
+                            tma::load(to, map_b, [at, col.cast_signed(), product_b], full);
+                        }
                     }
-                    let to = b_smem.add(state.stage * stage_b);
-                    if MN_B {
-                        let panel_cols = Storage::<SUMS, WARPGROUPS, BLOCKS>::PANEL;
-                        for panel in 0..bn / panel_cols {
-                            let col = (col + panel * panel_cols).cast_signed();
-                            let to = to.add(panel * (BK * panel_cols));
-                            tma::load(to, map_b, [col, at, product_b], full);
+                    if let Some(loaded) = loaded {
+                        is_empty();
+                        unaligned.store(place, thread, loaded, to_a);
+                        // What reads it is of the async proxy.
+                        tma::fence_proxy_async();
+                        warp::sync_warp(u32::MAX);
+                        if warp::lane_id() == 0 {
+                            full.arrive();
                         }
-                    } else {
-                        tma::load(to, map_b, [at, col.cast_signed(), product_b], full);
                     }
                 }
                 state = state.next_of(stages);

@@ -81,15 +81,16 @@ impl Fixup {
 
 impl Shares {
     /// Where a lane's quad of a group begins in a tile of `bm` x `bn`, so that the warp stores what lies together: along
-    /// columns of the tile if C is transposed, or else eight columns of 16 rows.
+    /// columns of the tile if C is transposed, or else up to 32 columns of a few rows.
     #[inline(always)]
     fn place(self, [bm, bn]: [u32; 2], group: u32, transposed: bool) -> (u32, u32) {
         if transposed {
             let quad = group * WARP + self.lane;
             return (quad % (bm / QUAD) * QUAD, quad / (bm / QUAD));
         }
-        let (down, right) = (group / (bn / 8), group % (bn / 8));
-        (down * 16 + self.lane / 8 * QUAD, right * 8 + self.lane % 8)
+        let cols = bn.min(WARP);
+        let (down, right) = (group / (bn / cols), group % (bn / cols));
+        (down * (WARP / cols * QUAD) + self.lane / cols * QUAD, right * cols + self.lane % cols)
     }
 
     /// Adds up and stores this warp's part of the tile that the entry names. `c`, which gives a product's C, is called each

@@ -10,7 +10,7 @@ pub const SHARED: u32 = 228 << 10;
 pub const RESERVED: u32 = 1 << 10;
 
 /// More stages would hold more bytes than a multiprocessor can have in flight.
-const MOST_STAGES: u32 = 16;
+pub const MOST_STAGES: u32 = 16;
 
 /// What lies in shared memory: two barriers for each stage that there can be and two for entries, two entries that say what
 /// the block computes; perhaps the partial sums of a tile; and the stages of A and those of B, as many as the
@@ -73,9 +73,10 @@ impl<const SUMS: usize, const WARPGROUPS: u32, const BLOCKS: u32>
         if stages < MOST_STAGES { stages } else { MOST_STAGES }
     }
 
-    /// Bytes of shared memory for a block if so many share a multiprocessor.
-    pub const fn bytes(blocks: u32) -> u32 {
+    /// Bytes of shared memory for a block if so many share a multiprocessor, with no more stages than this.
+    pub const fn bytes(blocks: u32, most_stages: u32) -> u32 {
         let stages = Self::stages(SHARED / blocks - RESERVED);
+        let stages = if stages < most_stages { stages } else { most_stages };
         assert!(stages >= 3, "some stages are in flight while one is multiplied");
         assert!(
             Self::SEPARATE || Self::SUMS_BYTES <= stages * Self::STAGE_BYTES,

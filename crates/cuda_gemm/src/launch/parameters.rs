@@ -207,6 +207,9 @@ parameters! {
         epilogue: epilogue::Parameters,
         partials: Address,
         counters: Address,
+        a: Address,
+        lda: u32,
+        stride_a: u64,
     }
 
     /// Those of [`stage_operands` and `stage_transposed`](kernels_gpu::staging); `stage_halves` takes the first
@@ -237,7 +240,7 @@ fn count(descriptor: &TensorCoreDescriptor) -> usize {
     match (descriptor.layouts(InputType::Bf16), descriptor.splits()) {
         // It computes one product.
         (None, _) => 9,
-        (Some(_), false) => all - 2,
+        (Some(_), false) => all - 5,
         (Some(_), true) => all,
     }
 }

@@ -86,7 +86,8 @@ impl TensorCoreBuilder {
     }
 
     /// A and B may have rows that do not begin on 16 bytes, and begin anywhere. Memory for copies of
-    /// them is allocated, which a call makes where it needs them.
+    /// them is allocated, which a call makes where it needs them: of both, or of the one that the kernel does not
+    /// [take so](kernels_gpu::TensorCoreDescriptor::takes_unaligned).
     pub fn any_alignment(self) -> Self {
         Self { any_alignment: true, ..self }
     }
@@ -105,7 +106,9 @@ impl TensorCoreBuilder {
     pub fn prepare(self) -> Result<TensorCorePlan, Error> {
         let Loaded { kernel, stream, gemm, division, functions, stage_halves } = self.load()?;
         let workspace = Buffers::new(&stream, division.workspace(kernel.descriptor()))?;
-        let copies = stage_halves.map(|function| Copies::new(&stream, &gemm, function));
+        let may_be_copied = division.needs_alignment(kernel.descriptor());
+        let copies =
+            stage_halves.map(|function| Copies::new(&stream, &gemm, may_be_copied, function));
         let (copies, map_cache) = (copies.transpose()?, MapCache::default());
         // So many that all tiles can be counted.
         let blocks = (division.tiles * u64::from(division.splits)).max(1);

@@ -31,9 +31,18 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    /// For a product's A and B, by the entry point `stage_halves`.
-    pub(super) fn new(stream: &Stream, gemm: &Gemm, function: EntryPoint) -> Result<Self, Error> {
-        let counts = [0, 1].map(|i| if gemm.strides()[i] == 0 { 1 } else { gemm.batch });
+    /// For a product's A and B, or those of them that may be copied, by the entry point `stage_halves`.
+    pub(super) fn new(
+        stream: &Stream,
+        gemm: &Gemm,
+        may_be_copied: [bool; 2],
+        function: EntryPoint,
+    ) -> Result<Self, Error> {
+        let counts = [0, 1].map(|i| match (may_be_copied[i], gemm.strides()[i]) {
+            (false, _) => 0,
+            (true, 0) => 1,
+            (true, _) => gemm.batch,
+        });
         let words = |i: usize| {
             let [rows, cols] = gemm.shapes()[i];
             rows as u128 * ld(cols) as u128 * counts[i] as u128 / 2

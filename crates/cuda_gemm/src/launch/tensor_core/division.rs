@@ -128,6 +128,11 @@ impl Division {
         trans_a + 2 * trans_b
     }
 
+    /// Which of A and B must have rows that begin on 16 bytes, in the caller's order.
+    pub(super) fn needs_alignment(self, kernel: &TensorCoreDescriptor) -> [bool; 2] {
+        self.ordered([!kernel.takes_unaligned(), true])
+    }
+
     /// What belongs to A and to B, or to rows and to columns of C, in the kernel's order.
     pub(super) fn ordered<T>(self, [a, b]: [T; 2]) -> [T; 2] {
         if self.transposed { [b, a] } else { [a, b] }

@@ -93,6 +93,9 @@ impl TensorCorePlan {
                 epilogue: extras.parameters(gemm, [0; 2], first),
                 partials,
                 counters,
+                a: Address(a.address),
+                lda: a.ld as u32,
+                stride_a: a.stride as u64,
             };
             let clusters = clusters.map_or(tiles * products as u64, u64::from);
             let all = clusters * u64::from(splits);
@@ -173,7 +176,8 @@ impl TensorCorePlan {
     ///
     /// The matrices are there, and not empty.
     unsafe fn staged(&self, operands: [OperandLayout; 2]) -> Result<[OperandLayout; 2], Error> {
-        let is_copied = operands.map(|operand| !reaches_halves(&operand));
+        let needed = self.division.needs_alignment(self.kernel.descriptor());
+        let is_copied = [0, 1].map(|i| needed[i] && !reaches_halves(&operands[i]));
         let Some(first) = is_copied.iter().position(|is_copied| *is_copied) else {
             return Ok(operands);
         };
