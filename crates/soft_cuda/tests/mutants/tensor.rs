@@ -109,8 +109,11 @@ fn run(
         let bytes = 4 * blocks * u64::from(spec.warps_with_sums());
         let counters = device.alloc(bytes).unwrap();
         device.fill_u8(counters, 0, bytes).unwrap();
-        let at = params.len() - 16;
-        params.splice(at.., [partials, counters].into_iter().flat_map(u64::to_le_bytes));
+        // Behind them is A, for a kernel that takes it unaligned, with its stride in a batch.
+        let at = params.len() - 40;
+        let addresses = [partials, counters, matrices[0].0];
+        params.splice(at..at + 24, addresses.into_iter().flat_map(u64::to_le_bytes));
+        params.splice(at + 24..at + 28, k.to_le_bytes());
     }
     // One cluster has all memory of a multiprocessor, and so more stages.
     let blocks = if clusters == 1 { 1 } else { spec.blocks_per_multiprocessor() };
@@ -187,7 +190,7 @@ fn kernels_for_tensor_cores_pass_all_checks() {
 }
 
 /// Mutants that survive: the kernel, how the instruction begins, and why.
-const SURVIVORS: [(&str, &str, &str); 11] = [
+const SURVIVORS: [(&str, &str, &str); 15] = [
     ("wgmma*", WAIT, FRONT_ENDED),
     ("wgmma", "barrier.sync", WHOLE),
     ("wgmma_split_64x16", "barrier.sync", WHOLE),
@@ -199,6 +202,10 @@ const SURVIVORS: [(&str, &str, &str); 11] = [
     ("wgmma_pingpong", "wgmma.wait_group.sync.aligned \t0", BOTH),
     ("wgmma_split_128x128", "mbarrier.init", FEWER),
     ("wgmma_split_256x128", "mbarrier.init", FEWER),
+    ("wgmma_split_64x16_align1", "mbarrier.init", FEWER),
+    ("wgmma_split_64x32_align1", "mbarrier.init", FEWER),
+    ("wgmma_split_64x64_align1", "mbarrier.init", FEWER),
+    ("wgmma_split_64x32_align1", "barrier.sync", WHOLE),
 ];
 const SECOND: &str =
     "of the second half of a step: nothing has touched the sums since that of the first";
