@@ -100,7 +100,8 @@ fn after_a_warm_up_nothing_is_loaded() {
                                 enqueue(&device, &product, *dense);
                             }
                             device.synchronize().unwrap();
-                            assert_eq!(names, [product.kernel_name()]);
+                            // Rows that begin on 16 bytes may have a kernel of their own.
+                            assert!(names.len() <= 2 && names.contains(&product.kernel_name()));
                         }
                         Ok(_) | Err(Error::DeviceMemory { .. }) => {}
                         Err(error) => panic!("{gemm:?}: {error}"),
@@ -111,9 +112,12 @@ fn after_a_warm_up_nothing_is_loaded() {
 
                 let device = Device::open(choice).unwrap();
                 let auto = device.auto().unwrap();
-                match auto.product(gemm).unwrap().any_alignment().prepare() {
-                    Ok(_) | Err(Error::DeviceMemory { .. }) => {}
-                    Err(error) => panic!("{gemm:?}: {error}"),
+                for any_alignment in BOTH {
+                    let builder = auto.product(gemm).unwrap();
+                    match if any_alignment { builder.any_alignment() } else { builder }.prepare() {
+                        Ok(_) | Err(Error::DeviceMemory { .. }) => {}
+                        Err(error) => panic!("{gemm:?}: {error}"),
+                    }
                 }
                 assert_eq!(device.loaded(), loaded, "{gemm:?}");
                 checked += 1;

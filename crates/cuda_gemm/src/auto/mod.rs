@@ -216,12 +216,18 @@ impl Auto {
     pub fn product(&self, gemm: Gemm) -> Result<ProductBuilder, Error> {
         match gemm.compute.input() {
             None => Ok(ProductBuilder::F32(self.plan(gemm)?)),
-            Some(_) => Ok(ProductBuilder::TensorCore(self.tensor_core(&gemm)?.plan(gemm))),
+            Some(input) => {
+                let builder = self.tensor_core(&gemm)?.plan(gemm);
+                let descriptor = tensor_core::choose(&gemm, self.device.info(), &self.factors);
+                let as_planned = self.device.tensor_core(descriptor, input)?;
+                Ok(ProductBuilder::TensorCore(builder.for_any_alignment(as_planned)))
+            }
         }
     }
 
-    /// The kernel for a product of matrices in 16 bits, by tensor cores: with `wgmma` on compute capability 9.0, with `mma.sync`
-    /// on others.
+    /// The kernel for a product of matrices in 16 bits whose rows begin on 16 bytes, as those of a
+    /// [`DeviceHalfMatrix`](crate::DeviceHalfMatrix) do, by tensor cores: with `wgmma` on compute capability 9.0, with `mma.sync`
+    /// on others. For rows that begin anywhere [`Auto::product`] may choose another.
     ///
     /// # Errors
     ///
@@ -231,7 +237,11 @@ impl Auto {
             let reason = "its matrices are of f32: use `Auto::plan`".to_owned();
             return Err(gemm.compute.refused(reason));
         };
-        let descriptor = tensor_core::choose(gemm, self.device.info(), &self.factors);
+        let up = |elements: usize| elements.checked_next_multiple_of(8).unwrap_or(elements);
+        let [lda, ldb, stride_a, stride_b] =
+            [gemm.lda, gemm.ldb, gemm.stride_a, gemm.stride_b].map(up);
+        let aligned = Gemm { lda, ldb, stride_a, stride_b, ..*gemm };
+        let descriptor = tensor_core::choose(&aligned, self.device.info(), &self.factors);
         self.device.tensor_core(descriptor, input)
     }
 
@@ -386,9 +396,10 @@ impl Auto {
     pub fn warm_up(&self, products: &[Gemm]) -> Result<Vec<&'static str>, Error> {
         let mut names = Vec::new();
         for gemm in products {
-            let builder = self.product(*gemm)?.any_alignment();
-            names.push(builder.kernel_name());
-            builder.load()?;
+            for builder in [self.product(*gemm)?, self.product(*gemm)?.any_alignment()] {
+                names.push(builder.kernel_name());
+                builder.load()?;
+            }
         }
         names.sort_unstable();
         names.dedup();

@@ -38,6 +38,7 @@ impl TensorCoreKernel {
             stream,
             asked: Asked::default(),
             any_alignment: false,
+            for_any_alignment: None,
         }
     }
 }
@@ -51,6 +52,8 @@ pub struct TensorCoreBuilder {
     stream: Stream,
     asked: Asked,
     any_alignment: bool,
+    /// The kernel to take in place of the other one with `any_alignment`.
+    for_any_alignment: Option<TensorCoreKernel>,
 }
 
 impl TensorCoreBuilder {
@@ -88,8 +91,16 @@ impl TensorCoreBuilder {
     /// A and B may have rows that do not begin on 16 bytes, and begin anywhere. Memory for copies of
     /// them is allocated, which a call makes where it needs them: of both, or of the one that the kernel does not
     /// [take so](kernels_gpu::TensorCoreDescriptor::takes_unaligned).
+    ///
+    /// A kernel that [`Auto::product`](crate::Auto::product) has chosen is the one for the product's own leading dimensions then.
     pub fn any_alignment(self) -> Self {
-        Self { any_alignment: true, ..self }
+        let kernel = self.for_any_alignment.clone().unwrap_or(self.kernel);
+        Self { kernel, any_alignment: true, ..self }
+    }
+
+    /// With another kernel for rows that begin anywhere.
+    pub(crate) fn for_any_alignment(self, kernel: TensorCoreKernel) -> Self {
+        Self { for_any_alignment: Some(kernel), ..self }
     }
 
     /// Checks the product, and allocates the memory that it needs.
@@ -136,7 +147,7 @@ impl TensorCoreBuilder {
     ///
     /// Those of [`TensorCoreBuilder::prepare`] that are not about memory.
     pub(crate) fn load(self) -> Result<Loaded, Error> {
-        let Self { kernel, gemm, stream, asked, any_alignment } = self;
+        let Self { kernel, gemm, stream, asked, any_alignment, .. } = self;
         if !stream.device().is_same(kernel.device()) {
             return Err(Error::WrongDevice { what: "the stream" });
         }

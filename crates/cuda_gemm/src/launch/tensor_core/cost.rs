@@ -149,7 +149,7 @@ fn is_aligned(gemm: &Gemm, i: usize) -> bool {
     let ([rows, cols], ld) = (gemm.shapes()[i], [gemm.lda, gemm.ldb][i]);
     // A vector without gaps is read as one row.
     let has_rows = rows > 1 && (cols > 1 || ld > 1);
-    !has_rows || ld.is_multiple_of(8) && (gemm.batch == 1 || gemm.strides()[i].is_multiple_of(8))
+    (!has_rows || ld.is_multiple_of(8)) && (gemm.batch == 1 || gemm.strides()[i].is_multiple_of(8))
 }
 
 /// What copies of those of A and B take that need to be aligned, and are not: a launch, and what the caches and

@@ -170,7 +170,7 @@ impl TensorCorePlan {
         Ok(())
     }
 
-    /// A and B where bulk copies reach their rows, or else copies of them, which are enqueued.
+    /// A and B where they lie, or copies of those of them that the kernel needs to be aligned, and are not, which are enqueued.
     ///
     /// # Safety
     ///

@@ -117,7 +117,7 @@ impl TensorCorePlan {
     ///
     /// [`Error::WrongDevice`], [`Error::WrongStream`], [`Error::PlannedType`], [`Error::Shape`],
     /// [`Error::PlannedBatch`] or [`Error::PlannedLd`] if a matrix is not what was prepared for;
-    /// [`Error::PlannedAlignment`] if bulk copies do not reach the rows of A or B: see
+    /// [`Error::PlannedAlignment`] if bulk copies do not reach the rows of A or B, and the kernel needs that: see
     /// [`TensorCoreBuilder::any_alignment`](super::TensorCoreBuilder::any_alignment); with it, [`Error::PlannedBatch`] if they must be copied, and one
     /// for all products was prepared for; [`Error::Extras`] if the product needs some; [`Error::Driver`] if the driver
     /// refuses the launch.
