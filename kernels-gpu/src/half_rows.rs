@@ -120,7 +120,7 @@ impl HalfRows {
 
 /// The eight elements behind so many, up to seven, of sixteen.
 #[inline(always)]
-fn eight_of([a, b, c, d, e, f, g, h]: Loaded, skipped: u32) -> Words {
+pub fn eight_of([a, b, c, d, e, f, g, h]: Loaded, skipped: u32) -> Words {
     let two = |after: u32, before: u32| if skipped & 4 != 0 { after } else { before };
     let one = |after: u32, before: u32| if skipped & 2 != 0 { after } else { before };
     let half = |after: u32, before: u32| {

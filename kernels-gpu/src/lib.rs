@@ -22,8 +22,10 @@ pub mod epilogue;
 pub mod frag_prefetch;
 mod fragment;
 mod half_rows;
+mod half_tile;
 pub mod matrix;
 pub mod mma;
+pub mod mma_outer;
 pub mod naive;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 pub mod persistent;
@@ -142,6 +144,8 @@ pub const TENSOR_CORE: &[&TensorCoreDescriptor] = &[
     &mma::DESCRIPTOR,
     &mma::TILE_128X256,
     &mma::TILE_64X64,
+    &mma_outer::TILE_128X64,
+    &mma_outer::TILE_64X128,
     &wgmma::DESCRIPTOR,
     &wgmma_pipelined::DESCRIPTOR,
     &wgmma_persistent::DESCRIPTOR,

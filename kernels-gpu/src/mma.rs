@@ -95,7 +95,7 @@ macro_rules! kernels {
             abi: TensorCoreAbi::Pointer,
             persistent: false,
             splits: false,
-            unaligned: false,
+            unaligned: [false; 2],
             blocks: 1,
             source: include_str!("mma.rs"),
         };

@@ -85,8 +85,8 @@ pub type Layouts = [&'static str; 4];
 /// A kernel for tensor cores: its name, its geometry and what a launch must provide.
 ///
 /// It computes `C = alpha * A * B + beta * C`, row-major, with A and B in 16 bits and C in f32, and
-/// takes what its [`TensorCoreAbi`] says. A's and B's rows begin on 16 bytes, but those of A where the kernel
-/// [takes others](Self::takes_unaligned). C may lie anywhere.
+/// takes what its [`TensorCoreAbi`] says. A's and B's rows begin on 16 bytes where the kernel
+/// [takes no others](Self::takes_unaligned). C may lie anywhere.
 ///
 /// The grid has one dimension, and y is the product of a batch for a kernel that takes pointers: of blocks of which each takes one tile of C, or several in turn if it
 /// [is persistent](Self::is_persistent). There are less than 2^31 tiles.
@@ -117,7 +117,7 @@ pub struct TensorCoreDescriptor {
     pub(crate) abi: TensorCoreAbi,
     pub(crate) persistent: bool,
     pub(crate) splits: bool,
-    pub(crate) unaligned: bool,
+    pub(crate) unaligned: [bool; 2],
     pub(crate) blocks: u32,
     pub(crate) source: &'static str,
 }
@@ -202,8 +202,8 @@ impl TensorCoreDescriptor {
         self.splits
     }
 
-    /// Whether rows of A may begin anywhere. The map of A is not used then, and may be zeros.
-    pub const fn takes_unaligned(&self) -> bool {
+    /// Whether rows of A and of B may begin anywhere. With tensor maps, that of A is not used then, and may be zeros.
+    pub const fn takes_unaligned(&self) -> [bool; 2] {
         self.unaligned
     }
 

@@ -5,6 +5,8 @@
 //! that a warp's accesses are whole rows, wherever they begin. Where there is an epilogue, or C is read, so
 //! many sums at a time are moved to the same registers, so that the epilogue is in the code once.
 
+mod tile;
+
 use core::array;
 
 use cuda_std::half::{Half, bf16, bf16x2, f16, f16x2};
@@ -15,6 +17,8 @@ use cuda_std::vec;
 
 use crate::epilogue::{Epilogue, OUTPUTS_AT_ONCE, Parameters, Places};
 use crate::matrix::Output;
+
+pub use self::tile::tile_bytes;
 
 /// Columns that a warp stages at once, one for each lane.
 const STAGED_COLS: u32 = 32;

@@ -89,7 +89,7 @@ macro_rules! kernels {
             abi: TensorCoreAbi::TensorMap,
             persistent: true,
             splits: false,
-            unaligned: false,
+            unaligned: [false; 2],
             blocks: 1,
             source: include_str!("wgmma_persistent.rs"),
         };

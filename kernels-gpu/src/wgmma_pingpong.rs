@@ -95,7 +95,7 @@ pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
     abi: TensorCoreAbi::TensorMap,
     persistent: true,
     splits: false,
-    unaligned: false,
+    unaligned: [false; 2],
     blocks: 1,
     source: include_str!("wgmma_pingpong.rs"),
 };

@@ -86,7 +86,7 @@ pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
     abi: TensorCoreAbi::TensorMap,
     persistent: false,
     splits: false,
-    unaligned: false,
+    unaligned: [false; 2],
     blocks: 1,
     source: include_str!("wgmma_pipelined.rs"),
 };

@@ -104,7 +104,7 @@ macro_rules! kernels {
             abi: TensorCoreAbi::TensorMap,
             persistent: false,
             splits: true,
-            unaligned: copies($producers),
+            unaligned: [copies($producers), false],
             blocks: $blocks,
             source: include_str!("mod.rs"),
         };

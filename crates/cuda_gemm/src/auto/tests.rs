@@ -396,12 +396,15 @@ fn tensor_cores_warm_up_as_products_choose_them() {
     let auto = device.auto().unwrap();
     let large = Gemm::new(4096, 4096, 64).transposed(true, false);
     for compute in [Compute::Bf16, Compute::F16] {
-        for gemm in [Gemm::new(70, 33, 5), large].map(|gemm| gemm.computed_in(compute)) {
+        for gemm in [Gemm::new(72, 40, 8), large].map(|gemm| gemm.computed_in(compute)) {
             let ProductBuilder::TensorCore(builder) = auto.product(gemm).unwrap() else { panic!() };
             let chosen = builder.prepare().unwrap().kernel().descriptor().name();
             assert_eq!(auto.warm_up(&[gemm, gemm]).unwrap(), [chosen], "{gemm:?}");
         }
     }
+    // Where rows begin anywhere, those of plans for any alignment, too.
+    let odd = Gemm::new(70, 33, 5).computed_in(Compute::Bf16);
+    assert_eq!(auto.warm_up(&[odd]).unwrap(), ["mma_outer_64x128", "wgmma_split_64x16"]);
     // In each precision, by one call.
     let all = Compute::ALL.map(|compute| Gemm::new(16, 16, 16).computed_in(compute));
     assert_eq!(auto.warm_up(&all).unwrap().len(), 4);

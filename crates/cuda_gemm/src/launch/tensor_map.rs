@@ -278,7 +278,7 @@ pub(super) fn half_maps(
         let (dims, boxes) = ([cols, rows, products], [box_cols, box_rows, 1]);
         encode(device, matrices.address, dims, [row_bytes, stride, 0], boxes, format)
     };
-    let map_a = if descriptor.takes_unaligned() { Default::default() } else { map(a, box_a)? };
+    let map_a = if descriptor.takes_unaligned()[0] { Default::default() } else { map(a, box_a)? };
     Ok([map_a, map(b, box_b)?])
 }
 

@@ -222,7 +222,8 @@ impl TensorCoreBuilder {
             }
         }
         let is_read = tiles > 0 && gemm.depth() > 0;
-        let stage_halves = match any_alignment && is_read {
+        let may_be_copied = division.needs_alignment(descriptor).contains(&true);
+        let stage_halves = match any_alignment && is_read && may_be_copied {
             true => Some(device.entry_point("stage_halves")?),
             false => None,
         };

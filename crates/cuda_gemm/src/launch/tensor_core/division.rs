@@ -130,7 +130,7 @@ impl Division {
 
     /// Which of A and B must have rows that begin on 16 bytes, in the caller's order.
     pub(super) fn needs_alignment(self, kernel: &TensorCoreDescriptor) -> [bool; 2] {
-        self.ordered([!kernel.takes_unaligned(), true])
+        self.ordered(kernel.takes_unaligned().map(|takes| !takes))
     }
 
     /// What belongs to A and to B, or to rows and to columns of C, in the kernel's order.
