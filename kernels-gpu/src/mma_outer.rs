@@ -8,9 +8,9 @@
 //!
 //! # What is different from the tiles of `mma`
 //!
-//! A and B may have rows that begin anywhere ([`half_tile`](crate::half_tile)), so that nothing is copied first, which would take as
+//! A and B may have rows that begin anywhere (`half_tile.rs`), so that nothing is copied first, which would take as
 //! long as the product. C goes through shared memory, from which it is stored by whole vectors, likewise wherever its rows
-//! begin ([`tensor_output`](crate::tensor_output)). Of a step along K, no more is copied and multiplied than there is, in parts of
+//! begin (`tensor_output/tile.rs`). Of a step along K, no more is copied and multiplied than there is, in parts of
 //! 16. A longer K takes more steps, one after the other. The next kernel may begin while this one runs.
 
 use core::array;
