@@ -145,13 +145,17 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
         let none = Chosen::new(&gemm, &device.info().name, &basis);
         // Kernels for tensor cores are not for every device and product.
         let (chosen, choice) = if gemm.compute.input().is_some() {
-            let product = auto.product(gemm)?.prepare()?;
+            let [a, b, _] = gemm.shapes();
+            let has_odd_rows = [a, b].iter().any(|[_, cols]| !cols.is_multiple_of(ALIGNED));
+            // As it is prepared to run: rows are as dense as the product says.
+            let product = match auto.product(gemm)? {
+                builder if has_odd_rows => builder.any_alignment().prepare()?,
+                builder => builder.prepare()?,
+            };
             let (name, splits) = (product.kernel_name(), product.splits());
             let clusters = product.clusters();
             let title = Title { chosen: Some(name), splits, clusters, ..Title::default() };
             let candidates = predictions(&auto, &gemm);
-            let [a, b, _] = gemm.shapes();
-            let has_odd_rows = [a, b].iter().any(|[_, cols]| !cols.is_multiple_of(ALIGNED));
             let chosen = Chosen {
                 chosen: name,
                 splits: splits.unwrap_or(1),
