@@ -135,8 +135,10 @@ fn the_kernels_of_auto_wait_for_the_launch_in_front() {
     let f32 = f32.flat_map(|descriptor| {
         [Some(descriptor.name()), descriptor.unaligned().map(|other| other.name)]
     });
-    // Those by `mma.sync` are chosen where launches do not overlap.
-    let on_hopper = TENSOR_CORE.iter().filter(|one| one.abi() == TensorCoreAbi::TensorMap);
+    // Those by `mma.sync`, but for a short K, are chosen where launches do not overlap.
+    let on_hopper = TENSOR_CORE
+        .iter()
+        .filter(|one| one.abi() == TensorCoreAbi::TensorMap || one.takes_unaligned() == [true; 2]);
     let halves = on_hopper.flat_map(|descriptor| {
         let layouts = InputType::ALL.into_iter().filter_map(|input| descriptor.layouts(input));
         layouts.flatten().copied()
