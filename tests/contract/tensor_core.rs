@@ -23,8 +23,11 @@ fn for_each(test: impl Fn(&Device, &'static TensorCoreDescriptor, InputType)) {
             TensorCoreAbi::Pointer => !(has_maps && device.is_soft()),
         };
         for descriptor in TENSOR_CORE.iter().copied().filter(runs) {
-            for input in InputType::ALL {
-                test(device, descriptor, input);
+            // Those whose threads load A are the slowest there, and in f16 the same but for one instruction.
+            let is_slow =
+                device.is_soft() && descriptor.splits() && descriptor.takes_unaligned()[0];
+            for input in if is_slow { &InputType::ALL[..1] } else { &InputType::ALL[..] } {
+                test(device, descriptor, *input);
             }
         }
     }
