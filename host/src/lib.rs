@@ -38,8 +38,9 @@ pub use cuda_gemm::{
 pub use gemm_bench::{
     Baseline, Candidate, Cublas, CublasFastest, CublasProduct, Error, Job, KernelOptions, L2,
     Limit, Load, Loaded, Operands, RotatingBuffers, Selection, Shape, SideBySide, Timer, Title,
-    baseline, batch, buffers, candidate, compare, cublas, explain, forecast, limit, operands,
-    require_memory, roofline, shape, side_by_side, stats, telemetry, time, timer, tune, workload,
+    are_wide, baseline, batch, buffers, candidate, compare, cublas, explain, forecast, limit,
+    operands, require_memory, roofline, shape, side_by_side, stats, telemetry, time, timer, tune,
+    workload,
 };
 pub use gemm_report;
 pub use gemm_verify as verify;

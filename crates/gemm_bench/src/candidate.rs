@@ -242,7 +242,7 @@ pub struct Loaded {
 
 /// Whether rows of A and B in 16 bits are multiples of 16 bytes apart, if nothing is between them that the product does not name:
 /// kernels for f32 look at leading dimensions themselves.
-fn are_wide(gemm: &Gemm) -> bool {
+pub fn are_wide(gemm: &Gemm) -> bool {
     let [stride_a, stride_b, _] = gemm.strides();
     let all = [gemm.lda, gemm.ldb, stride_a, stride_b];
     gemm.compute.input().is_none() || all.iter().all(|apart| apart.is_multiple_of(8))

@@ -39,7 +39,7 @@ pub mod workload;
 
 pub use baseline::Baseline;
 pub use buffers::{L2, RotatingBuffers};
-pub use candidate::{Loaded, Selection};
+pub use candidate::{Loaded, Selection, are_wide};
 pub use cublas::Cublas;
 pub use cublas_fastest::CublasFastest;
 pub use cublas_product::CublasProduct;

@@ -1,7 +1,7 @@
 //! `explain auto`: what is chosen for a product, and why.
 
 use host::auto::{Basis, Prediction};
-use host::{Auto, Compute, Gemm, Shape, Table, Title, auto};
+use host::{Auto, Compute, Gemm, Shape, Table, Title, are_wide, auto};
 use serde::Serialize;
 
 use super::explain::args::ExplainArgs;
@@ -14,9 +14,6 @@ use crate::report::json;
 
 /// Products to explain, for a call that names none.
 const SHAPES: [Shape; 3] = [Shape::square(512), Shape::square(4096), Shape::new(16, 4096, 4096)];
-
-/// Elements in 16 bits that are as long as what bulk copies are aligned to.
-const ALIGNED: usize = 8;
 
 /// How many of the best choices are shown.
 const SHOWN: usize = 5;
@@ -145,8 +142,7 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
         let none = Chosen::new(&gemm, &device.info().name, &basis);
         // Kernels for tensor cores are not for every device and product.
         let (chosen, choice) = if gemm.compute.input().is_some() {
-            let [a, b, _] = gemm.shapes();
-            let has_odd_rows = [a, b].iter().any(|[_, cols]| !cols.is_multiple_of(ALIGNED));
+            let has_odd_rows = !are_wide(&gemm);
             // As it is prepared to run: rows are as dense as the product says.
             let product = match auto.product(gemm)? {
                 builder if has_odd_rows => builder.any_alignment().prepare()?,

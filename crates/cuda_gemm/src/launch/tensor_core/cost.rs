@@ -180,8 +180,8 @@ fn alternating(tiles: u64, steps: f64, end: f64) -> f64 {
     all_steps.max(first).max(second)
 }
 
-/// Fitted to `divisions.txt` of `runs/2026-11-26-h200-short-k` and of `runs/2026-11-26-h200-align1`, and to `divisions-more.txt` of the latter, so that
-/// what is chosen is near the fastest. The times themselves are rough. That a block alone takes twice the time in kernels for rows that
+/// Fitted to `divisions.txt` of `runs/2026-11-26-h200-short-k` and of `runs/2026-11-26-h200-align1`, to `divisions-more.txt` of the latter, and to a few
+/// older times and estimates of large products, which the first run's README names, so that what is chosen is near the fastest. The times themselves are rough. That a block alone takes twice the time in kernels for rows that
 /// begin anywhere is set, so that it is none.
 const COSTS: [Cost; 16] = [
     Cost {
