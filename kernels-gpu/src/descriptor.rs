@@ -353,7 +353,7 @@ impl KernelDescriptor {
             (abi, _) if abi.has_tensor_maps() && !transposed => Reads::Aligned,
             (KernelAbi::Tf32TensorMap | KernelAbi::Tf32SplitK, _) if is_b => Reads::Aligned,
             (KernelAbi::StreamK, _) if !is_b => Reads::Aligned,
-            (KernelAbi::Batched, None) => Reads::Anywhere,
+            (KernelAbi::Batched | KernelAbi::SplitK, None) => Reads::Anywhere,
             (_, Some(unaligned)) if transposed => unaligned.transposed[which],
             (_, Some(unaligned)) if unaligned.vectorized[which] => Reads::Aligned,
             _ if transposed => Reads::Copied,

@@ -41,6 +41,13 @@ impl HalfTile {
         lines * (vectors + 1) * VECTOR
     }
 
+    /// Whether so many threads share a tile of so many lines and vectors evenly: each has a vector of as many lines, which lie a multiple of
+    /// eight apart.
+    pub const fn is_shared_out([lines, vectors]: [u32; 2], threads: u32) -> bool {
+        let step = threads / vectors;
+        threads.is_multiple_of(vectors) && step.is_multiple_of(8) && lines.is_multiple_of(step)
+    }
+
     /// Elements of a row that is copied as it lies.
     #[inline(always)]
     fn pitch(self) -> u32 {
@@ -94,8 +101,8 @@ impl HalfTile {
     /// Asks for the tile, with zeros outside of the matrix, or for what lies there, which is to be [moved](Self::move_into) then.
     ///
     /// # Safety
-    /// All of so many threads of a block call this, a multiple of eight for each vector of a row. Nobody else uses this shared memory, and
-    /// the matrix is there, in global memory, and stays as it is.
+    /// All of so many threads of a block call this, by whom the tile [is shared out](Self::is_shared_out). Nobody else uses this shared
+    /// memory, and the matrix is there, in global memory, and stays as it is.
     #[inline(always)]
     pub unsafe fn copy(self, to: SharedPtr<u16>, as_it_lies: SharedPtr<u16>, threads: [u32; 2]) {
         let Part { line, vector, step, count, mut row, mut first, apart, skipped } =

@@ -113,6 +113,8 @@ pub const TF32: &[&KernelDescriptor] = &[
     &tf32::split::TILE_32X128,
     &tf32::split::TILE_16X128,
     &tf32::wgmma::tf32_64x64::DESCRIPTOR,
+    &tf32::align1::tf32_mma_128x64_align1::DESCRIPTOR,
+    &tf32::align1::tf32_mma_64x128_align1::DESCRIPTOR,
     &tf32::mma::tf32_mma_128x128::DESCRIPTOR,
     &tf32::mma::tf32_mma_64x64::DESCRIPTOR,
     &tf32::wgmma::tf32x3_128x128::DESCRIPTOR,

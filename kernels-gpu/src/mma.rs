@@ -48,7 +48,7 @@ use crate::epilogue::Parameters;
 use crate::matrix::Output;
 use crate::swizzle::swizzle;
 use crate::tensor_core::options::HALF_OUTPUT;
-use crate::tensor_core::{BK, TensorCoreAbi, TensorCoreDescriptor};
+use crate::tensor_core::{BK, TensorCoreAbi, TensorCoreDescriptor, names};
 use crate::tensor_output::{STAGING, TensorOutput};
 
 /// What one instruction multiplies along K, and the parts of a step.
@@ -63,12 +63,6 @@ const CHUNK: u32 = 8;
 
 const _: () =
     assert!(PARTS.is_multiple_of(2), "the fragments of its parts are in two sets, in turn");
-
-macro_rules! names {
-    ($($name:ident)*) => {
-        [$(stringify!($name)),*]
-    };
-}
 
 /// Declares a kernel for each type of the operands and each way that they lie, and its
 /// [`TensorCoreDescriptor`].

@@ -1,4 +1,4 @@
-//! Tensor cores, `mma_outer`: short K, for products that take as long as it takes to write C.
+//! Tensor cores, `mma_outer`: short K, for products that are bound by the stores of C.
 //!
 //! # The idea
 //!
@@ -26,7 +26,7 @@ use crate::half_rows::{HalfRows, VECTOR};
 use crate::half_tile::HalfTile;
 use crate::matrix::Output;
 use crate::tensor_core::options::HALF_OUTPUT;
-use crate::tensor_core::{BK, TensorCoreAbi, TensorCoreDescriptor};
+use crate::tensor_core::{BK, TensorCoreAbi, TensorCoreDescriptor, names};
 use crate::tensor_output::{TensorOutput, tile_bytes};
 
 /// What one instruction multiplies along K.
@@ -34,12 +34,6 @@ const MMA_K: u32 = 16;
 /// Rows of C of an instruction, and columns.
 const MMA_M: u32 = 16;
 const MMA_N: u32 = 8;
-
-macro_rules! names {
-    ($($name:ident)*) => {
-        [$(stringify!($name)),*]
-    };
-}
 
 /// Declares a kernel for each type of the operands and each way that they lie, and its
 /// [`TensorCoreDescriptor`].
@@ -124,7 +118,7 @@ macro_rules! kernels {
                 let c = TensorOutput::<$f16>::new(c, options & HALF_OUTPUT != 0, epilogue);
                 gemm::<
                     $type, $f16, { $warps_m * $mt * MMA_M }, { $warps_n * $nt * MMA_N },
-                    $warps_m, $warps_n, $mt, $nt, $sums, $trans_a, $trans_b,
+                    $warps_m, $warps_n, { $warps_m * $warps_n * 32 }, $mt, $nt, $sums, $trans_a, $trans_b,
                 >([n, k], a, b, |product| c.of_product(product, stride_c));
             }
         }
@@ -149,7 +143,8 @@ kernels! {
 /// Bytes of shared memory of a block: a step of A and of B, and as much for what is copied as it lies; or its tile of C.
 const fn shared_bytes([bm, bn]: [u32; 2]) -> u32 {
     let tiles = 2 * BK * (bm + bn);
-    // The longer rows are, the fewer of them have a vector more.
+    // Each row has a vector more; there are most of them with K along, since tiles are no smaller than a step.
+    assert!(bm >= BK && bn >= BK);
     let as_it_lies = tiles + 2 * VECTOR * (bm + bn);
     let of_c = tile_bytes([bm, bn]);
     if tiles + as_it_lies > of_c { tiles + as_it_lies } else { of_c }
@@ -168,6 +163,7 @@ unsafe fn gemm<
     const BN: u32,
     const WARPS_M: u32,
     const WARPS_N: u32,
+    const THREADS: u32,
     const MT: usize,
     const NT: usize,
     const SUMS: usize,
@@ -181,9 +177,17 @@ unsafe fn gemm<
 ) {
     const {
         assert!(NT.is_multiple_of(2) && SUMS == NT * 4, "ldmatrix loads two matrices of B");
+        assert!(WARPS_M * WARPS_N * 32 == THREADS);
+        // Of each operand that may be, with K along its rows and across.
+        let tiles = [[BM, BK / VECTOR], [BK, BM / VECTOR], [BN, BK / VECTOR], [BK, BN / VECTOR]];
+        let mut i = 0;
+        while i < tiles.len() {
+            assert!(HalfTile::is_shared_out(tiles[i], THREADS));
+            i += 1;
+        }
     }
     let (wm, wn) = (MT as u32 * MMA_M, NT as u32 * MMA_N);
-    let (tid, threads) = (thread::thread_idx_x(), WARPS_M * WARPS_N * 32);
+    let tid = thread::thread_idx_x();
     // Row by row: what all blocks read stays in the L2 cache.
     let block = || {
         let (number, width) = (black_box(thread::block_idx_x()), n.div_ceil(BN));
@@ -233,7 +237,7 @@ unsafe fn gemm<
     let mut k0 = 0;
     while k0 < k {
         // What a thread copies is in no registers from one step to the next.
-        let part = [black_box(thread::thread_idx_x()), threads];
+        let part = [black_box(thread::thread_idx_x()), THREADS];
         let depth = (k - k0).min(BK).next_multiple_of(MMA_K);
         let [row, col] = if TRANS_A { [k0, block_row] } else { [block_row, k0] };
         let (lines, vectors) = (lines_a, vectors_a);
@@ -241,8 +245,8 @@ unsafe fn gemm<
         let [row, col] = if TRANS_B { [block_col, k0] } else { [k0, block_col] };
         let (lines, vectors) = (lines_b, vectors_b);
         let b = HalfTile { lines, vectors, mn: !TRANS_B, matrix: b, row, col, depth };
-        // SAFETY: all threads come here, and between those who write a tile and those who read it, in this step and the next, is a
-        // barrier.
+        // SAFETY: all threads come here. Between the copies and `move_into`, or the products, is a barrier; and between the products and
+        // the copies of the next step the one at the end of the loop.
         unsafe {
             a.copy(a_smem, a_as_it_lies, part);
             b.copy(b_smem, b_as_it_lies, part);
@@ -281,5 +285,5 @@ unsafe fn gemm<
     let c = c(black_box(thread::block_idx_y()));
     let within = [warp / WARPS_N * wm, warp % WARPS_N * wn];
     // SAFETY: all threads, with memory that nobody uses any more, and a tile of their own.
-    unsafe { c.store_tile::<BM, BN, SUMS, MT>(block(), within, threads, a_smem.cast(), &acc) };
+    unsafe { c.store_tile::<BM, BN, THREADS, SUMS, MT>(block(), within, a_smem.cast(), &acc) };
 }

@@ -10,6 +10,11 @@ pub const PANEL: u32 = 64;
 /// Bytes after which the swizzle of 128 bytes repeats itself, and on which its tiles begin.
 pub const ALIGNMENT: u32 = 1024;
 
+/// Bytes of shared memory that a multiprocessor of compute capability 9.0 has.
+pub const SHARED: u32 = 228 << 10;
+/// Bytes of it that are reserved for each block.
+pub const RESERVED: u32 = 1 << 10;
+
 /// The most parts of K: the blocks of a cluster that every device with clusters has.
 pub const MOST_SPLITS: u32 = 8;
 
@@ -79,17 +84,25 @@ pub enum TensorCoreAbi {
     Pointer,
 }
 
+/// The names of some entry points.
+macro_rules! names {
+    ($($name:ident)*) => {
+        [$(stringify!($name)),*]
+    };
+}
+pub(crate) use names;
+
 /// The entry points of a kernel for A and B as they lie: neither, A, B, or both as their transposes.
 pub type Layouts = [&'static str; 4];
 
 /// A kernel for tensor cores: its name, its geometry and what a launch must provide.
 ///
-/// It computes `C = alpha * A * B + beta * C`, row-major, with A and B in 16 bits and C in f32, and
-/// takes what its [`TensorCoreAbi`] says. A's and B's rows begin on 16 bytes where the kernel
+/// It computes `C = alpha * A * B + beta * C`, row-major, with A and B in 16 bits and C in f32, unless its options say
+/// otherwise, and takes what its [`TensorCoreAbi`] says. A's and B's rows begin on 16 bytes where the kernel
 /// [takes no others](Self::takes_unaligned). C may lie anywhere.
 ///
-/// The grid has one dimension, and y is the product of a batch for a kernel that takes pointers: of blocks of which each takes one tile of C, or several in turn if it
-/// [is persistent](Self::is_persistent). There are less than 2^31 tiles.
+/// The grid is (x, 1, 1) for a kernel with tensor maps, and (x, products, 1) for one that takes pointers: of blocks along x each takes
+/// one tile of C, or several in turn if it [is persistent](Self::is_persistent). There are fewer than 2^31 tiles.
 ///
 /// # Batches, transposes, epilogues
 ///
@@ -100,7 +113,7 @@ pub type Layouts = [&'static str; 4];
 /// batch: u32, stride_c: u64, options: u32, epilogue: Parameters
 /// ```
 ///
-/// `options` is a sum of [`options`], and there are less than 2^31 tiles of all C together. The maps
+/// `options` is a sum of [`options`], and there are fewer than 2^31 tiles of all C together. The maps
 /// have a third dimension, the product, of which a box has one. The map of a transposed A has boxes of
 /// [`PANEL`] columns by [`BK`] rows, and that of a transposed B boxes of [`BK`] columns by
 /// [`cols`](Self::cols) rows, or `n` if those are fewer and the kernel [splits](Self::splits) K.

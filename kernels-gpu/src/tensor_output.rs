@@ -160,6 +160,24 @@ impl<const F16: bool> TensorOutput<F16> {
         Self { c, epilogue: self.epilogue.of_product(product), ..self }
     }
 
+    /// The bits of a number in the type of 16 bits that C may have, to nearest.
+    #[inline(always)]
+    pub(crate) fn narrow(value: f32) -> u16 {
+        match F16 {
+            true => f16::narrow(value).to_bits(),
+            false => bf16::narrow(value).to_bits(),
+        }
+    }
+
+    /// The same of two, the first in the lower half.
+    #[inline(always)]
+    pub(crate) fn narrow_pair(pair: [f32; 2]) -> u32 {
+        match F16 {
+            true => f16x2::narrow(pair).to_bits(),
+            false => bf16x2::narrow(pair).to_bits(),
+        }
+    }
+
     /// How far an element is from the first.
     #[inline(always)]
     pub(crate) fn offset(self, row: u32, col: u32) -> usize {
@@ -286,10 +304,7 @@ impl<const F16: bool> TensorOutput<F16> {
             }
             return;
         }
-        let pair = |i: usize| match F16 {
-            true => f16x2::narrow([values[i], values[i + 1]]).to_bits(),
-            false => bf16x2::narrow([values[i], values[i + 1]]).to_bits(),
-        };
+        let pair = |i: usize| Self::narrow_pair([values[i], values[i + 1]]);
         let (is_upper, is_odd) = (lane & 2 != 0, lane & 1 != 0);
         for i in (0..STAGED_SUMS).step_by(8) {
             for down in 0..2 {
@@ -346,11 +361,7 @@ impl<const F16: bool> TensorOutput<F16> {
         // SAFETY: the caller's contract.
         unsafe {
             if self.is_half {
-                let bits = match F16 {
-                    true => f16::narrow(value).to_bits(),
-                    false => bf16::narrow(value).to_bits(),
-                };
-                vec::store(self.c.pointer.cast::<u16>().add(at), [bits]);
+                vec::store(self.c.pointer.cast::<u16>().add(at), [Self::narrow(value)]);
             } else {
                 vec::store(self.c.pointer.add(at), [value]);
             }

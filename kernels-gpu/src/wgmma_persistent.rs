@@ -48,7 +48,7 @@ use crate::epilogue::Parameters;
 use crate::matrix::Output;
 use crate::pipeline::StageState;
 use crate::tensor_core::options::HALF_OUTPUT;
-use crate::tensor_core::{ALIGNMENT, BK, PANEL, TensorCoreAbi, TensorCoreDescriptor};
+use crate::tensor_core::{ALIGNMENT, BK, PANEL, TensorCoreAbi, TensorCoreDescriptor, names};
 use crate::tensor_output::{STAGING, TensorOutput};
 use crate::wgmma_pipeline::{
     CONSUMER_REGISTERS, PRODUCER_REGISTERS, Stages, Tiles, WARPGROUP, WM, moves_registers,
@@ -57,12 +57,6 @@ use crate::wgmma_pipeline::{
 
 /// Stages by which the second warpgroup lags behind the first.
 const STAGGER: u32 = 2;
-
-macro_rules! names {
-    ($($name:ident)*) => {
-        [$(stringify!($name)),*]
-    };
-}
 
 /// Declares a kernel for each type of the operands and each way that they lie, and its
 /// [`TensorCoreDescriptor`].

@@ -40,7 +40,7 @@ use crate::epilogue::Parameters;
 use crate::matrix::Output;
 use crate::pipeline::StageState;
 use crate::tensor_core::options::HALF_OUTPUT;
-use crate::tensor_core::{ALIGNMENT, BK, TensorCoreAbi, TensorCoreDescriptor};
+use crate::tensor_core::{ALIGNMENT, BK, TensorCoreAbi, TensorCoreDescriptor, names};
 use crate::tensor_output::{STAGING, TensorOutput};
 use crate::wgmma_pipeline::{
     CONSUMER_REGISTERS, PRODUCER_REGISTERS, Stages, Tiles, WARPGROUP, WM, moves_registers,
@@ -70,12 +70,6 @@ const BARRIERS_AT: u32 = STAGING_AT + WARPGROUPS * WARPGROUP / 32 * STAGING * 2;
 const SHARED_BYTES: u32 = BARRIERS_AT * 2 + (2 * STAGES + WARPGROUPS) * 8 + (ALIGNMENT - 128);
 
 const _: () = assert!(moves_registers(WARPGROUPS), "a consumer's sums need them");
-
-macro_rules! names {
-    ($($name:ident)*) => {
-        [$(stringify!($name)),*]
-    };
-}
 
 /// What it takes, and what a launch must provide.
 pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {

@@ -1,6 +1,6 @@
 //! The kernels for tensor cores, which take A and B in 16 bits.
 
-use cuda_gemm::Error;
+use cuda_gemm::{DeviceHalfRef, Error};
 use cust::memory::DevicePointer;
 use host::kernels::tensor_core::{BK, MOST_SPLITS};
 use host::kernels::{TENSOR_CORE, TensorCoreAbi, TensorCoreDescriptor, wgmma};
@@ -17,10 +17,13 @@ use crate::common::devices;
 fn for_each(test: impl Fn(&Device, &'static TensorCoreDescriptor, InputType)) {
     for device in &devices() {
         let has_maps = device.info().capability == (9, 0);
-        // Those by `mma.sync` run on the software device of compute capability 8.0.
+        // Those by `mma.sync` run on one of the software devices: that of compute capability 9.0 if they are taken there.
         let runs = |descriptor: &&TensorCoreDescriptor| match descriptor.abi() {
             TensorCoreAbi::TensorMap => has_maps,
-            TensorCoreAbi::Pointer => !(has_maps && device.is_soft()),
+            TensorCoreAbi::Pointer if device.is_soft() => {
+                has_maps == (descriptor.takes_unaligned() == [true; 2])
+            }
+            TensorCoreAbi::Pointer => true,
         };
         for descriptor in TENSOR_CORE.iter().copied().filter(runs) {
             // Those whose threads load A are the slowest there, and in f16 the same but for one instruction.
@@ -208,6 +211,40 @@ fn transposes_batches_outputs_and_epilogues() {
     });
 }
 
+/// Where nothing lies between rows, what is in front of a row may be read, but for the first one.
+#[test]
+fn rows_without_gaps_begin_anywhere() {
+    for_each(|device, descriptor, input| {
+        if descriptor.takes_unaligned() != [true; 2] {
+            return;
+        }
+        let (m, n, k) = (70, 67, 75);
+        let case = rounded(Case::random(Gemm::new(m, n, k), 17), input);
+        for offset in [1, 4, 7] {
+            let stored = |matrix: &Matrix| {
+                let elements = [&vec![f32::NAN; offset], matrix.as_slice()].concat();
+                let row = Matrix::from_fn(1, elements.len(), |_, col| elements[col]);
+                DeviceHalfMatrix::from_host(device, input, &row).unwrap()
+            };
+            let (a, b) = (stored(&case.a), stored(&case.b));
+            let c = case.run_with(device, descriptor.entry_point(input), |_, _, c| {
+                let stream = device.stream();
+                let view = |stored: &DeviceHalfMatrix, rows, cols| {
+                    let first = stored.address() + 2 * offset as u64;
+                    // SAFETY: so much lies there, and outlives the product, whose C is downloaded.
+                    unsafe { DeviceHalfRef::from_address(&stream, input, first, rows, cols, cols) }
+                        .unwrap()
+                };
+                let plan = device.tensor_core(descriptor, input).unwrap().plan(case.gemm);
+                let plan = plan.any_alignment().prepare()?;
+                plan.enqueue(view(&a, m, k), view(&b, k, n), c)
+            });
+            let check = case.verify(&c, Bound::Probabilistic);
+            assert!(check.passed(), "{}: {offset}: {check:?}", descriptor.entry_point(input));
+        }
+    });
+}
+
 /// C in 16 bits is the f32 one, rounded once.
 #[test]
 fn sixteen_bits_are_rounded_to_nearest_even() {
@@ -215,7 +252,6 @@ fn sixteen_bits_are_rounded_to_nearest_even() {
         if descriptor.layouts(input).is_none() {
             return;
         }
-        let auto = device.auto().unwrap();
         let gemm = Gemm::new(70, 131, 90).computed_in(Compute::of(input)).scaled(3.0, 0.0);
         let element = DeviceHalfMatrix::element(input);
         let operands = Operands::random(&gemm, 3);
@@ -231,9 +267,8 @@ fn sixteen_bits_are_rounded_to_nearest_even() {
         assert!(narrow.download().unwrap() == expected, "{}", descriptor.entry_point(input));
 
         // Numbers that are too large for f16 are infinite in it, as everywhere.
-        let large = gemm.scaled(1e6, 0.0).stored_as(element);
-        let product = auto.product(large).unwrap().prepare().unwrap();
-        product.enqueue(&a, &b, &mut narrow).unwrap();
+        let plan = kernel.prepare(gemm.scaled(1e6, 0.0).stored_as(element)).unwrap();
+        plan.enqueue(&a, &b, &mut narrow).unwrap();
         let is_infinite = narrow.download().unwrap().as_slice().iter().any(|x| x.is_infinite());
         assert_eq!(is_infinite, input == InputType::F16);
     });

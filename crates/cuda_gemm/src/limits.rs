@@ -1,7 +1,7 @@
 //! What a device allows a launch to be.
 
 /// Bytes of shared memory that each block costs beside its own.
-pub(crate) const RESERVED_SHARED: u32 = 1024;
+pub(crate) const RESERVED_SHARED: u32 = kernels_gpu::tensor_core::RESERVED;
 
 /// What a device allows a launch to be; a limit of 0 blocks or multiprocessors counts as 1.
 ///

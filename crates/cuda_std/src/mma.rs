@@ -90,6 +90,24 @@ impl Tf32 {
         }
         result
     }
+
+    /// The same with ties to even (`cvt.rn.tf32.f32`), for compute capability 9.0 and later.
+    #[gpu_only]
+    #[inline(always)]
+    #[must_use]
+    pub fn round_ties_even(value: f32) -> u32 {
+        let result: u32;
+        // SAFETY: arithmetic on registers.
+        unsafe {
+            core::arch::asm!(
+                "cvt.rn.tf32.f32 {}, {};",
+                out(reg32) result,
+                in(reg32) value,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        result
+    }
 }
 
 macro_rules! fragments {

@@ -1,4 +1,4 @@
-//! Times every TF32 kernel with bulk copies in every number of splits of K, and the two kernels that the model thinks fastest in f32,
+//! Times every TF32 kernel with bulk copies, or for matrices that lie anywhere, in every number of splits of K, and the two kernels that the model thinks fastest in f32,
 //! next to cuBLAS in TF32: what the costs in `cuda_gemm`'s `auto/tf32/bulk.rs` are fitted to.
 //!
 //! usage: tf32_splits FILE
@@ -54,10 +54,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The product by every kernel with bulk copies in every number of splits, and what they are called.
+/// The product by each of these kernels in every number of splits, and what they are called.
 fn divisions(device: &Device, gemm: Gemm) -> Result<Vec<(String, Job)>, Box<dyn Error>> {
     let mut jobs: Vec<(String, Job)> = Vec::new();
-    let kernels = Compute::Tf32.f32_kernels().filter(|kernel| kernel.abi().has_tensor_maps());
+    let kernels = Compute::Tf32
+        .f32_kernels()
+        .filter(|kernel| kernel.abi().has_tensor_maps() || kernel.unaligned().is_none());
     for kernel in kernels {
         let loaded = device.kernel(kernel)?;
         let [rows, cols] = [kernel.tile().bm, kernel.tile().bn].map(|size| size as usize);

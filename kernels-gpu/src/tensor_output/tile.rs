@@ -11,7 +11,6 @@
 
 use core::array;
 
-use cuda_std::half::{Half, bf16, bf16x2, f16, f16x2};
 use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
@@ -92,16 +91,24 @@ impl<const BM: u32, const BN: u32, const V: u32> Staged<BM, BN, V> {
     /// Stores what was staged to C, from this first element on.
     ///
     /// # Safety
-    /// All of so many threads of a block call this, behind a barrier, and no other block stores these elements.
+    /// All threads of a block, `THREADS`, call this, behind a barrier, and no other block stores these elements.
     #[inline(always)]
-    unsafe fn store<const N: usize, T: Copy>(
+    unsafe fn store<const N: usize, const THREADS: u32, T: Copy>(
         self,
         from: SharedPtr<T>,
         c: *mut T,
         ld: u32,
-        [thread, threads]: [u32; 2],
     ) {
-        const { assert!(N == V as usize) };
+        const {
+            assert!(N == V as usize);
+            assert!(
+                BM.is_multiple_of(THREADS / (BN / V))
+                    && BM.is_multiple_of(THREADS / (2 * V))
+                    && (THREADS / (BN / V)).is_multiple_of(V),
+                "threads store as many rows, all of which begin equally far behind 16 bytes"
+            );
+        };
+        let (thread, threads) = (black_box(thread::thread_idx_x()), THREADS);
         let Self { first, pitch, rows, cols, is_dense } = self;
         if is_dense {
             let elements = rows * cols;
@@ -219,19 +226,19 @@ impl<const F16: bool> TensorOutput<F16> {
     /// tile on, of 16 rows each, one below the other, as `mma.sync` leaves them.
     ///
     /// # Safety
-    /// All of so many threads of a block call this, with [`tile_bytes`] of shared memory on 16 bytes that nobody else uses, and no
+    /// All threads of a block, `THREADS`, call this, with [`tile_bytes`] of shared memory on 16 bytes that nobody else uses, and no
     /// other block stores these elements.
     #[inline(always)]
     pub unsafe fn store_tile<
         const BM: u32,
         const BN: u32,
+        const THREADS: u32,
         const SUMS: usize,
         const COUNT: usize,
     >(
         self,
         [row, col]: [u32; 2],
         [down, right]: [u32; 2],
-        threads: u32,
         staging: SharedPtr<f32>,
         acc: &[[f32; SUMS]; COUNT],
     ) {
@@ -270,7 +277,7 @@ impl<const F16: bool> TensorOutput<F16> {
                 unsafe {
                     self.c.apply_epilogue(self.epilogue, PART, places, old, &mut values);
                     match self.is_half {
-                        true => self.stage_halves(halves().1, staging, within(), values),
+                        true => self.stage_narrow(halves().1, staging, within(), values),
                         false => Self::stage_floats(floats().1, staging, within(), values),
                     }
                 }
@@ -282,7 +289,7 @@ impl<const F16: bool> TensorOutput<F16> {
                 // SAFETY: in the tile.
                 unsafe {
                     match self.is_half {
-                        true => self.stage_halves(halves().1, staging, within, values(i)),
+                        true => self.stage_narrow(halves().1, staging, within, values(i)),
                         false => Self::stage_floats(floats().1, staging, within, values(i)),
                     }
                 }
@@ -291,18 +298,13 @@ impl<const F16: bool> TensorOutput<F16> {
         // SAFETY: all threads come here; then what was staged is there.
         unsafe {
             thread::sync_threads();
-            let threads = [black_box(thread::thread_idx_x()), threads];
             if self.is_half {
                 let (c, staged) = halves();
-                staged.store::<{ HALVES as usize }, _>(
-                    staging.cast::<u16>(),
-                    c,
-                    self.c.ld,
-                    threads,
-                );
+                let staging = staging.cast::<u16>();
+                staged.store::<{ HALVES as usize }, THREADS, _>(staging, c, self.c.ld);
             } else {
                 let (c, staged) = floats();
-                staged.store::<{ FLOATS as usize }, _>(staging, c, self.c.ld, threads);
+                staged.store::<{ FLOATS as usize }, THREADS, _>(staging, c, self.c.ld);
             }
         }
     }
@@ -312,7 +314,7 @@ impl<const F16: bool> TensorOutput<F16> {
     /// # Safety
     /// As for [`Staged::stage`].
     #[inline(always)]
-    unsafe fn stage_halves<const BM: u32, const BN: u32, const N: usize>(
+    unsafe fn stage_narrow<const BM: u32, const BN: u32, const N: usize>(
         self,
         staged: Staged<BM, BN, HALVES>,
         staging: SharedPtr<f32>,
@@ -321,22 +323,10 @@ impl<const F16: bool> TensorOutput<F16> {
     ) {
         let to = staging.cast::<u16>();
         // SAFETY: the caller's contract.
-        let one = |at: u32, value: f32| unsafe {
-            to.store(
-                at,
-                match F16 {
-                    true => f16::narrow(value).to_bits(),
-                    false => bf16::narrow(value).to_bits(),
-                },
-            );
-        };
+        let one = |at: u32, value: f32| unsafe { to.store(at, Self::narrow(value)) };
         // SAFETY: as above, on 4 bytes.
         let two = |at: u32, pair: [f32; 2]| unsafe {
-            let bits = match F16 {
-                true => f16x2::narrow(pair).to_bits(),
-                false => bf16x2::narrow(pair).to_bits(),
-            };
-            to.add(at).cast::<u32>().store(0, bits);
+            to.add(at).cast::<u32>().store(0, Self::narrow_pair(pair));
         };
         // SAFETY: as above.
         unsafe { staged.stage(within, values, one, two) };

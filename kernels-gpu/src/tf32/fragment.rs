@@ -5,7 +5,7 @@ use core::array;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
-use super::producer::BK;
+use super::BK;
 
 /// Columns of B in a line of 128 bytes.
 pub(super) const PANEL: u32 = 32;

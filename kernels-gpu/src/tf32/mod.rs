@@ -18,6 +18,7 @@
 //!
 //! - [`tma`], on Hopper: bulk copies round. `tf32` alone, for large products.
 //! - [`split`], on Hopper: the same with K split, for few rows or columns.
+//! - [`align1`], on Hopper: matrices that lie anywhere, for few rows or columns, or a short K.
 //! - [`wgmma`], on Hopper: producer warps round, or split.
 //! - [`mma`], on GPUs from compute capability 8.0 on: every thread rounds, or splits, what it multiplies.
 //!
@@ -32,6 +33,8 @@
 //! is at most that.
 
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+pub mod align1;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 mod fragment;
 pub mod mma;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
@@ -44,3 +47,7 @@ pub mod tma;
 mod warp_tile;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 pub mod wgmma;
+
+/// Step along K of the kernels for Hopper: 128 bytes.
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+const BK: u32 = 32;

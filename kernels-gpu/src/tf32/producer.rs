@@ -7,11 +7,10 @@ use cuda_std::shared::SharedPtr;
 use cuda_std::tma::fence_proxy_async;
 use cuda_std::vec;
 
+use super::BK;
 use super::rounding::{nearest, rounded, split};
 use crate::matrix::Input;
 
-/// Step along K: 128 bytes.
-pub const BK: u32 = 32;
 /// Threads that produce a step: a warpgroup.
 pub const THREADS: u32 = 128;
 /// Warpgroups that produce.

@@ -32,15 +32,15 @@ use cuda_std::tma::{self, TensorMap, fence_proxy_async};
 use cuda_std::wgmma::{Accumulator, Tile, wait_group};
 use cuda_std::{dependent_launch, vec};
 
+use super::BK;
 use super::fragment::{FragmentB, PANEL, column, exchange};
-use super::producer::BK;
 use crate::descriptor::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
 use crate::epilogue::{Accumulate, Parameters};
 use crate::matrix::TRANSPOSED_B;
 use crate::pipeline::StageState;
 use crate::swizzle::swizzle;
-use crate::tensor_core::ALIGNMENT;
 use crate::tensor_core::options::{SHARED_A, SHARED_B};
+use crate::tensor_core::{ALIGNMENT, RESERVED, SHARED};
 use crate::tiles::kernel::Params;
 use crate::tiles::reduction::{is_last_of_part, reduce_sums, tile_number};
 
@@ -55,9 +55,6 @@ const WARP: u32 = 32;
 const THREADS: u32 = CONSUMERS + WARP;
 /// Sums that are stored at once.
 const PART: usize = 8;
-/// Bytes of shared memory that a multiprocessor has, and what is reserved of it for each block.
-const SHARED: u32 = 228 << 10;
-const RESERVED: u32 = 1 << 10;
 /// Steps of B that a block has brought to the L2 cache before the launch in front has ended: all blocks together about what
 /// device memory delivers meanwhile.
 const PREFETCHED: u32 = 2;

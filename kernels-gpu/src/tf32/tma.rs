@@ -46,8 +46,8 @@ use cuda_std::tma::{self, TensorMap, fence_proxy_async};
 use cuda_std::vec;
 use cuda_std::wgmma::{Accumulator, Tile, wait_group};
 
+use super::BK;
 use super::fragment::{FragmentB, PANEL, column, exchange};
-use super::producer::BK;
 use crate::dependent_launch;
 use crate::descriptor::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
 use crate::epilogue::{self, Accumulate, Parameters};

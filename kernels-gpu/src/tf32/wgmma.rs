@@ -37,7 +37,8 @@ use cuda_std::prelude::*;
 use cuda_std::shared::{self, SharedPtr};
 use cuda_std::wgmma::{Accumulator, Tile, wait_group};
 
-use super::producer::{self, BK, Lane, PRODUCERS, Producer};
+use super::BK;
+use super::producer::{self, Lane, PRODUCERS, Producer};
 use crate::dependent_launch;
 use crate::matrix::{Input, Output};
 use crate::pipeline::StageState;

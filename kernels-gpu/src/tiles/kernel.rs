@@ -217,7 +217,7 @@ pub(super) use kernel_module;
 
 /// Declares an entry point that calls `Kernel::gemm`.
 macro_rules! entry_point {
-    ($name:ident, $is_aligned:literal, $min_blocks:literal) => {
+    ($name:ident, $is_aligned:literal, $min_blocks:tt) => {
         /// `C = alpha * A * B + beta * C` for each product of a batch, with K split, both along the
         /// grid's z axis.
         ///

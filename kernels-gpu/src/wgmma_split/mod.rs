@@ -52,14 +52,14 @@ use cuda_std::{cluster, dependent_launch};
 
 use self::producer::Pipeline;
 use self::shares::{Fixup, Shares, Sums};
-use self::storage::{MOST_STAGES, RESERVED, SHARED, Storage};
+use self::storage::{MOST_STAGES, Storage};
 use self::unaligned::Unaligned;
 use self::work::{Entry, Pass, Sequence};
 use crate::epilogue::Parameters;
 use crate::matrix::Output;
 use crate::pipeline::StageState;
 use crate::tensor_core::options::{HALF_OUTPUT, SHARED_A, SHARED_B, TRANSPOSED_C};
-use crate::tensor_core::{BK, PANEL, TensorCoreAbi, TensorCoreDescriptor};
+use crate::tensor_core::{BK, PANEL, RESERVED, SHARED, TensorCoreAbi, TensorCoreDescriptor, names};
 use crate::tensor_output::{AT_ONCE, TensorOutput};
 use crate::wgmma_pipeline::multiply;
 
@@ -68,12 +68,6 @@ const WM: u32 = 64;
 /// Threads of a warpgroup, and of a warp.
 const WARPGROUP: u32 = 128;
 const WARP: u32 = 32;
-
-macro_rules! names {
-    ($($name:ident)*) => {
-        [$(stringify!($name)),*]
-    };
-}
 
 /// Declares a kernel for each type of the operands and each way that they lie, and its
 /// [`TensorCoreDescriptor`].

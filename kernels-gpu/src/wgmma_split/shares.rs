@@ -5,7 +5,6 @@
 //! the tile's K, it stores these sums in device memory, and the last cluster to arrive adds up all parts, in the order of
 //! K, whichever it is (*fix-up*): so no block waits, and the bits are always the same.
 
-use cuda_std::half::{bf16x2, f16x2};
 use cuda_std::hint::black_box;
 use cuda_std::shared::SharedPtr;
 use cuda_std::{atomic, cluster, vec, warp};
@@ -245,10 +244,7 @@ unsafe fn store_quads<const F16: bool>(
                 let offset = c.offset(row, col);
                 if is_half {
                     let [one, other] = [[quad[0], quad[1]], [quad[2], quad[3]]];
-                    let pairs = match F16 {
-                        true => [f16x2::narrow(one).to_bits(), f16x2::narrow(other).to_bits()],
-                        false => [bf16x2::narrow(one).to_bits(), bf16x2::narrow(other).to_bits()],
-                    };
+                    let pairs = [one, other].map(TensorOutput::<F16>::narrow_pair);
                     vec::store(output.pointer.cast::<u16>().add(offset).cast(), pairs);
                 } else {
                     vec::store4(output.pointer.add(offset), quad);

@@ -3,11 +3,7 @@
 use super::shares::QUAD;
 use super::work::Entry;
 use super::{WARPGROUP, WM};
-use crate::tensor_core::{ALIGNMENT, BK, PANEL};
-
-/// Shared memory of a multiprocessor, and what each block takes besides its own, in bytes.
-pub const SHARED: u32 = 228 << 10;
-pub const RESERVED: u32 = 1 << 10;
+use crate::tensor_core::{ALIGNMENT, BK, PANEL, RESERVED, SHARED};
 
 /// More stages would hold more bytes than a multiprocessor can have in flight.
 pub const MOST_STAGES: u32 = 16;

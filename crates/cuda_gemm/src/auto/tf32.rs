@@ -1,5 +1,6 @@
 //! Choices among the kernels for tensor cores on f32 matrices, of which tables have no more than factors.
 
+mod align1;
 mod bulk;
 
 use kernels_gpu::{KernelDescriptor, Reads, TF32, Target, tf32};
@@ -92,7 +93,8 @@ pub(super) fn times(
         is_right && kernel.target() == gpu.target && !pads_too_much
     });
     kernels.flat_map(move |kernel| {
-        let splits = if has_maps(kernel) { bulk::splits(kernel) } else { &SPLITS };
+        let is_fitted = has_maps(kernel) || align1::has(kernel);
+        let splits = if is_fitted { bulk::splits(kernel) } else { &SPLITS };
         let factor = factors.get(kernel.name()).copied().unwrap_or(1.0);
         let time = move |splits| time(gemm, kernel, splits, gpu, factor);
         splits.iter().map(move |splits| (*kernel, *splits, time(*splits)))
@@ -104,7 +106,7 @@ pub(super) fn times(
 pub(super) fn is_staged(gemm: &Gemm, kernel: &KernelDescriptor) -> bool {
     let [a, b, _] = wide_rows(gemm, [0; 3]);
     let is_wanted = !gemm.trans_a && !a || !gemm.trans_b && !b;
-    is_wanted && !has_maps(kernel) && !pads_too_much(gemm, kernel)
+    is_wanted && !has_maps(kernel) && !align1::has(kernel) && !pads_too_much(gemm, kernel)
 }
 
 /// Whether copies of A and B, whose rows begin on 16 bytes, would be larger than these by much, and by more than a
@@ -139,6 +141,9 @@ fn has_maps(kernel: &KernelDescriptor) -> bool {
 fn time(gemm: &Gemm, kernel: &KernelDescriptor, splits: usize, gpu: Gpu, factor: f64) -> f64 {
     if has_maps(kernel) {
         return bulk::time(gemm, kernel, splits, gpu, factor) + copies(gemm, kernel);
+    }
+    if align1::has(kernel) {
+        return align1::time(gemm, kernel, splits, gpu, factor);
     }
     let along = |size: usize, tile: u32| size.div_ceil(tile as usize).max(1);
     let (tile, gemm) = (kernel.tile(), &KernelForm::new(gemm, kernel).gemm);

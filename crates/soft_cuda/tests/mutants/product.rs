@@ -40,7 +40,7 @@ impl Product {
     /// K than any pipeline has stages; where K can be split, also some in one split, with rows of C
     /// that are not aligned, which go through shared memory; for persistent blocks some that do not read C, which
     /// is stored in another way then; where A or B is read in another way as its transpose, some that have it
-    /// so; of one column, the same with many rows; and where numbers that are not finite have a way of their own, some
+    /// so, and where all matrices are, some that are not aligned; of one column, the same with many rows; and where numbers that are not finite have a way of their own, some
     /// with one.
     pub fn all(spec: &KernelDescriptor, unaligned: bool) -> Vec<Product> {
         let mut all: Vec<Product> =
@@ -66,6 +66,18 @@ impl Product {
             // Many rows of one column are added up by other code.
             let tall = |of: &Product| Product { m: MANY_ROWS, ..of.clone() };
             all = all.iter().flat_map(|of| [of.clone(), tall(of)]).collect();
+        }
+        // Any matrices are read as they lie.
+        if spec.abi() == KernelAbi::SplitK && spec.unaligned().is_none() {
+            let odd = [13, 1, 4].map(|steps| Product::of(spec, true, steps));
+            let lie = [[true, false], [false, true], [true, true]];
+            all.extend(odd.into_iter().flat_map(|of| {
+                lie.map(|[transposed_a, transposed_b]| Product {
+                    transposed_a,
+                    transposed_b,
+                    ..of.clone()
+                })
+            }));
         }
         // These compute a tile once more where something is not finite.
         if spec.arithmetic() != Arithmetic::Fma && spec.target() == Target::Sm80 {
@@ -207,8 +219,10 @@ impl Product {
                 let splits = [word(depth), long(partials), long(counters), word(shares)];
                 let addressed =
                     if self.addressed { POINTERS_A + POINTERS_B + POINTERS_C } else { 0 };
-                let transposed = if self.transposed_b { TRANSPOSED_B } else { 0 };
-                let rest = [word(addressed + transposed), vec![0; size_of::<Parameters>()]];
+                let transposed_a = if self.transposed_a { TRANSPOSED_A } else { 0 };
+                let transposed_b = if self.transposed_b { TRANSPOSED_B } else { 0 };
+                let layout = word(addressed + transposed_a + transposed_b);
+                let rest = [layout, vec![0; size_of::<Parameters>()]];
                 splits.into_iter().chain(strides).chain(rest).collect()
             }
             KernelAbi::StreamK => {

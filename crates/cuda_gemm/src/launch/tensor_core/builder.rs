@@ -276,5 +276,9 @@ mod tests {
             "C, counted in tiles, is {tiles}, and the largest possible is {most}; use a smaller one"
         );
         assert_eq!(refused, says);
+        // Shared by clusters, whose steps are more than 64 bits count.
+        let kernel = device.tensor_core(&wgmma_split::TILE_64X16, InputType::Bf16).unwrap();
+        let all = kernel.plan(Gemm::new(most, most, most)).clusters(2).prepare();
+        assert!(matches!(all, Err(Error::TooLarge { .. })));
     }
 }

@@ -123,7 +123,9 @@ impl Cost {
         let work = blocks.div_ceil(multiprocessors) as f64
             * (steps * of_step * outside + of_block as f64 * of_tile * sequence);
         let [m, n, k, batch] = [gemm.m, gemm.n, gemm.depth(), gemm.batch].map(|size| size as f64);
-        let memory = 2.0 * batch * (m * k + k * n + m * n) / BANDWIDTH;
+        // C is read before it is written, unless beta is 0.
+        let of_c = gemm.output.bytes() as f64 * if gemm.beta == 0.0 { 1.0 } else { 2.0 };
+        let memory = batch * (2.0 * (m * k + k * n) + of_c * m * n) / BANDWIDTH;
         let norm = [factor * chain, factor * work, memory]
             .map(|time| time.powi(8))
             .iter()
@@ -443,7 +445,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use gemm_matrix::Activation;
+    use gemm_matrix::{Activation, Element};
 
     use super::*;
 
@@ -473,7 +475,7 @@ mod tests {
             let sizes: Vec<usize> = sizes.split('x').map(|size| size.parse().unwrap()).collect();
             let [m, n, k] = [0, 1, 2].map(|i| sizes[i % sizes.len()]);
             let gemm = Gemm::new(m, n, k).transposed(&layout[..1] == "T", &layout[1..] == "T");
-            let gemm = gemm.batched(batch.parse().unwrap(), [0; 3]);
+            let gemm = gemm.batched(batch.parse().unwrap(), [0; 3]).stored_as(Element::Bf16);
             let recorded =
                 |kernel: &str| times.keys().any(|name| name.split('/').next() == Some(kernel));
             let factors = Factors::new();

@@ -87,11 +87,16 @@ impl Division {
         if kernel.splits() { steps.clamp(1, MOST_SPLITS as usize) as u32 } else { 1 }
     }
 
-    /// The same division with the steps of all tiles shared by so many clusters, if they can be.
-    pub(super) fn stream_k(self, gemm: &Gemm, clusters: u32) -> Option<Self> {
+    /// Tiles of all C, and steps along K of a block of each of them.
+    fn tiles_and_units(&self, gemm: &Gemm) -> [u64; 2] {
         let steps = gemm.depth().div_ceil(BK as usize) as u64;
         let tiles = self.tiles.saturating_mul(gemm.batch as u64);
-        let units = tiles.saturating_mul(steps / u64::from(self.splits));
+        [tiles, tiles.saturating_mul(steps / u64::from(self.splits))]
+    }
+
+    /// The same division with the steps of all tiles shared by so many clusters, if they can be.
+    pub(super) fn stream_k(self, gemm: &Gemm, clusters: u32) -> Option<Self> {
+        let [tiles, units] = self.tiles_and_units(gemm);
         let clusters_fit = clusters > 0 && u64::from(clusters) <= units && units < MOST_UNITS;
         (clusters_fit && u64::from(clusters) != tiles)
             .then_some(Self { clusters: Some(clusters), ..self })
@@ -99,8 +104,7 @@ impl Division {
 
     /// The same division among so many clusters, or as many as there can be.
     pub(super) fn among(self, gemm: &Gemm, clusters: u32) -> Self {
-        let steps = gemm.depth().div_ceil(BK as usize) as u64;
-        let units = self.tiles.saturating_mul(gemm.batch as u64) * (steps / u64::from(self.splits));
+        let [_, units] = self.tiles_and_units(gemm);
         let most = u32::try_from(units).unwrap_or(u32::MAX);
         self.stream_k(gemm, clusters.clamp(1, most.max(1))).unwrap_or(self)
     }

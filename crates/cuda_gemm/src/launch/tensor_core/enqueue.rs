@@ -123,7 +123,7 @@ impl TensorCorePlan {
     ///
     /// # Safety
     ///
-    /// As for [`TensorCorePlan::launch`]; rows of A and B begin on 16 bytes, and the function takes them as they lie.
+    /// As for [`TensorCorePlan::launch`]; rows of A and B begin on 16 bytes where the kernel takes no others, and the function takes them as they lie.
     unsafe fn launch_by_pointers(
         &self,
         function: &EntryPoint,

@@ -34,7 +34,8 @@ impl Device {
     }
 }
 
-/// The kernel that suits a product best: with `wgmma` on compute capability 9.0, with `mma.sync` on others.
+/// The kernel that suits a product best: on compute capability 9.0 one with `wgmma`, or with `mma.sync` for a short K, and on others
+/// one with `mma.sync` and a pipeline.
 pub(crate) fn choose(
     gemm: &Gemm,
     info: &DeviceInfo,
@@ -56,8 +57,8 @@ pub(crate) fn basis(info: &DeviceInfo) -> &'static str {
     }
 }
 
-/// The kernels that [`choose`] chooses from by their costs, fastest first. None of `mma.sync`, which
-/// have no costs.
+/// The kernels that [`choose`] chooses from by their costs, fastest first; none where there are no costs, which is on all but
+/// compute capability 9.0.
 pub(crate) fn times(gemm: &Gemm, info: &DeviceInfo, factors: &Factors) -> Vec<TensorCoreTime> {
     match tensor_map::has_hopper(info) {
         true => ranking(gemm, info.limits.multiprocessors, factors),
@@ -65,7 +66,7 @@ pub(crate) fn times(gemm: &Gemm, info: &DeviceInfo, factors: &Factors) -> Vec<Te
     }
 }
 
-/// The kernel with `mma.sync` for a product: of those for which the device has the shared memory, the one
+/// The kernel with `mma.sync` for a product, where none have costs, and so none that read rows which begin anywhere: of those for which the device has the shared memory, the one
 /// with the fewest outputs for a multiprocessor, those of tiles that are not whole counted in, and of such
 /// the one with the largest tiles.
 fn best_of_mma(gemm: &Gemm, limits: &Limits) -> &'static TensorCoreDescriptor {
