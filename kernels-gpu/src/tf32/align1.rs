@@ -259,10 +259,10 @@ impl<const BM: u32, const BN: u32, const PART_A: usize, const PART_B: usize>
     unsafe fn gemm<const ALIGNED: bool>(params: Params) {
         const { Self::CONSISTENT };
         const { assert!(!ALIGNED, "nothing relies on it") };
-        dependent_launch::begin();
         // SAFETY: as the launch promises.
         let (params, split) = unsafe { params.of_block() };
         let (begin, end) = params.range(split);
+        dependent_launch::begin();
         let Params { m, n, a, lda, b, ldb, layout, .. } = params;
         let is_k_major = layout & TRANSPOSED_A == 0;
         let a = Operand { pointer: a, ld: lda, lines: m, is_k_major };
