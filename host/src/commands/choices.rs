@@ -201,14 +201,15 @@ fn text(shape: Shape, chosen: &Chosen<'_>, choice: &str) -> String {
         text += &format!("  copies {operand} first: {reason}\n");
     }
     if chosen.has_odd_rows {
-        text +=
-            "  copies nothing: matrices in 16 bits are stored with rows that begin on 16 bytes\n";
+        text += "  not all rows of A and B begin on 16 bytes: copied first, unless the kernel takes them so; \
+                 `DeviceHalfMatrix` pads its rows\n";
     }
+    let width = chosen.candidates.iter().map(|line| line.kernel.len()).max().unwrap_or(0).max(20);
     for line in &chosen.candidates {
         let CandidateLine { kernel, splits, clusters, packed, predicted_ms, memory_bound } = line;
         let bound = match memory_bound {
-            Some(true) => ", for the memory",
-            Some(false) => ", for the multiprocessors",
+            Some(true) => ", limited by memory",
+            Some(false) => ", limited by the multiprocessors",
             None => "",
         };
         let how = match clusters {
@@ -217,7 +218,8 @@ fn text(shape: Shape, chosen: &Chosen<'_>, choice: &str) -> String {
             None => String::new(),
         };
         text += &format!(
-            "  {kernel:<20}{splits:>4} split(s){how:<17}{:>14} predicted{bound}\n",
+            "  {kernel:<width$}{splits:>4} {:<6}{how:<17}{:>14} predicted{bound}\n",
+            if *splits == 1 { "split" } else { "splits" },
             milliseconds(*predicted_ms)
         );
     }

@@ -1,4 +1,4 @@
-//! TF32 by `mma.sync` on Hopper, of matrices that lie anywhere and either way.
+//! TF32 by `mma.sync` on Hopper, of unaligned matrices, transposed or not.
 //!
 //! # The idea
 //!
@@ -8,7 +8,7 @@
 //!
 //! # What changed
 //!
-//! Against [`mma`](super::mma), which rounds what it multiplies:
+//! Against the kernels `tf32_mma_*` of [`mma`](super::mma), which round what they multiply:
 //!
 //! ```text
 //!   ld.global (step 1)   round, st.shared (step 0)   barrier   mma.sync (step 0)   round, st.shared (step 1)   ..
@@ -128,7 +128,7 @@ macro_rules! kernels {
 kernels! {
     /// For a tall C.
     tf32_mma_128x64_align1:
-        "TF32 tensor cores by mma.sync, of matrices that lie anywhere: 128 x 64 per block", 4 x 2 warps;
+        "TF32 tensor cores by mma.sync, of unaligned matrices: 128 x 64 per block", 4 x 2 warps;
     /// For a wide C.
     tf32_mma_64x128_align1: "the same with 64 x 128 outputs per block", 2 x 4 warps;
 }

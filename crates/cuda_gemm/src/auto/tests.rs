@@ -76,8 +76,13 @@ fn a_bad_table_says_which_line_or_entry() {
     for (from, to, says) in [
         ("\"multiprocessors\": 4", "\"multiprocessors\": 0", "`multiprocessors` is 0"),
         ("{}", "{ \"stage_operands\": \"12\" }", "the SHA-256 of `stage_operands` is `12`"),
-        ("\"launch_ns\": 2000.0", "\"launch_ns\": -1.0", "`launch_ns` is -1, and must be"),
-        ("\"copy_gbytes\": 4000.0", "\"copy_gbytes\": 0.0", "`copy_gbytes` is 0, and must be"),
+        ("\"launch_ns\": 2000.0", "\"launch_ns\": -1.0", "`launch_ns` is -1.0, and must be"),
+        ("\"copy_gbytes\": 4000.0", "\"copy_gbytes\": 0.0", "`copy_gbytes` is 0.0, and must be"),
+        (
+            "\"copy_gbytes\": 4000.0",
+            "\"copy_gbytes\": 1e-300",
+            "`copy_gbytes` is 1e-300, and must be",
+        ),
         ("\"tile_32x32\"", "\"tile_64x64\"", "there are two `tile_64x64`"),
         ("\"step_ns\": 1700.0", "\"step_ns\": 0", "`tile_64x64`: `aligned[1].step_ns` is 0"),
         ("\"join_ns\": 600.0", "\"join_ns\": -0.5", "`join_ns` is -0.5"),

@@ -26,7 +26,9 @@ pub(super) const H200_COPY_GBYTES: f64 = 4040.0;
 /// What choices are based on.
 pub(super) const fn basis(target: Target) -> &'static str {
     match target {
-        Target::Sm90a => "the least time by the costs of blocks and steps along K on an H200",
+        Target::Sm90a => {
+            "the least time by the costs of blocks and steps along K on an H200 and an H100"
+        }
         Target::Sm80 => {
             "not measured: the least time by the cycles of a step along K on an A100, worked out from the rates of \
              its units"

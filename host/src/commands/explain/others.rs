@@ -2,7 +2,9 @@
 
 use host::Compute;
 use host::kernels::tensor_core::BK;
-use host::kernels::{KernelDescriptor, TENSOR_CORE_LADDER, TensorCoreDescriptor, Tile};
+use host::kernels::{
+    KernelDescriptor, TENSOR_CORE_LADDER, Target, TensorCoreAbi, TensorCoreDescriptor, Tile,
+};
 use serde::Serialize;
 
 use super::{geometry, plain, title};
@@ -50,7 +52,12 @@ pub fn in_f32(descriptor: &KernelDescriptor, format: Format) -> String {
             };
             format!(
                 "{}{header}{}{}",
-                preface(descriptor.name(), descriptor.summary(), &runs),
+                preface(
+                    descriptor.name(),
+                    descriptor.summary(),
+                    &runs,
+                    descriptor.target() == Target::Sm90a
+                ),
                 title("Geometry"),
                 geometry(descriptor)
             )
@@ -59,10 +66,14 @@ pub fn in_f32(descriptor: &KernelDescriptor, format: Format) -> String {
 }
 
 /// What is above the header of a file that has several kernels.
-fn preface(name: &str, summary: &str, options: &str) -> String {
+fn preface(name: &str, summary: &str, options: &str, needs_hopper: bool) -> String {
+    let needs = match needs_hopper {
+        true => " It needs compute capability 9.0: a Hopper GPU, or `--device soft-sm90`.",
+        false => "",
+    };
     format!(
-        "`{name}`: {summary}.\nNo rung of the ladder: `auto` takes it where it is the fastest, and `--kernel \
-         {name}{options}` runs it.\nIts file says of it and its relatives:\n\n"
+        "`{name}`: {summary}.\nNo rung of the ladder: `auto` takes it where it should be the fastest, and `--kernel \
+         {name}{options}` runs it.{needs}\nIts file says of it and its relatives:\n\n"
     )
 }
 
@@ -101,7 +112,12 @@ pub fn tensor_core(descriptor: &TensorCoreDescriptor, format: Format) -> String 
     };
     let preface = match rung {
         Some(_) => String::new(),
-        None => preface(descriptor.name(), descriptor.summary(), " --compute bf16"),
+        None => preface(
+            descriptor.name(),
+            descriptor.summary(),
+            " --compute bf16",
+            descriptor.abi() == TensorCoreAbi::TensorMap,
+        ),
     };
     match format {
         Format::Json => json::line(&explanation),

@@ -106,8 +106,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "C.npy", requires = "a")]
     c: Option<PathBuf>,
 
-    /// Where to store C if it is right, a .npy file. Nothing but such a file is replaced: that of
-    /// --c may be, those of --a and --b are not.
+    /// Where to store C if it is right, a .npy file of float32, which has numbers of 16 bits exactly.
+    /// Nothing but such a file is replaced: that of --c may be, those of --a and --b are not.
     #[arg(long, value_name = "OUT.npy")]
     out: Option<PathBuf>,
 

@@ -119,17 +119,21 @@ fn check_exception(exception: &Exception, kernels: &HashSet<&str>) -> Result<(),
     Ok(())
 }
 
+/// What no measurement is below or above, so that no sum or quotient of some is infinite.
+const LEAST: f64 = 1e-9;
+const MOST: f64 = 1e15;
+
 fn positive(what: impl fmt::Display, value: f64) -> Result<(), String> {
-    match value > 0.0 && value.is_finite() {
+    match (LEAST..=MOST).contains(&value) {
         true => Ok(()),
-        false => Err(format!("`{what}` is {value}, and must be a number above 0")),
+        false => Err(format!("`{what}` is {value:?}, and must be from {LEAST:e} to {MOST:e}")),
     }
 }
 
 fn not_negative(what: impl fmt::Display, value: f64) -> Result<(), String> {
-    match value >= 0.0 && value.is_finite() {
+    match (0.0..=MOST).contains(&value) {
         true => Ok(()),
-        false => Err(format!("`{what}` is {value}, and must be a number, 0 or more")),
+        false => Err(format!("`{what}` is {value:?}, and must be from 0 to {MOST:e}")),
     }
 }
 

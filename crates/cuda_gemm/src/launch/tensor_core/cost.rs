@@ -183,8 +183,9 @@ fn alternating(tiles: u64, steps: f64, end: f64) -> f64 {
 }
 
 /// Fitted to `divisions.txt` of `runs/2026-11-26-h200-short-k` and of `runs/2026-11-26-h200-align1`, to `divisions-more.txt` of the latter, and to a few
-/// older times and estimates of large products, which the first run's README names, so that what is chosen is near the fastest. The times themselves are rough. That a block alone takes twice the time in kernels for rows that
-/// begin anywhere is set, so that it is none.
+/// older times and estimates of large products, which the first run's README names. They are fitted so that what is chosen is near the fastest, not to
+/// each time: as microseconds, which [`Auto::predictions`](crate::Auto::predictions) has of them, they are rough. The factor of 2 on a step of a block that is
+/// alone, of kernels for rows that begin anywhere, was not measured: it keeps `auto` from such launches.
 const COSTS: [Cost; 16] = [
     Cost {
         kernel: &wgmma_persistent::DESCRIPTOR,
