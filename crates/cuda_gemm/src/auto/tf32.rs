@@ -166,6 +166,34 @@ fn time(gemm: &Gemm, kernel: &KernelDescriptor, splits: usize, gpu: Gpu, factor:
     (factor * rounds * steps * step).max(memory) + rounds * rest + copies(gemm, kernel)
 }
 
+/// What the multiprocessor has that has most of a product.
+struct Busiest {
+    blocks: usize,
+    /// Along K, of each block.
+    steps: usize,
+    /// Blocks that share a tile: fewer than asked for where K has fewer steps.
+    splits: usize,
+}
+
+impl Busiest {
+    fn new(gemm: &Gemm, kernel: &KernelDescriptor, splits: usize, gpu: Gpu) -> Self {
+        let (tile, gemm) = (kernel.tile(), KernelForm::new(gemm, kernel).gemm);
+        let along = |size: usize, tile: u32| size.div_ceil(tile as usize).max(1);
+        let tiles = along(gemm.m, tile.bm).saturating_mul(along(gemm.n, tile.bn));
+        let all_steps = along(gemm.depth(), tile.bk);
+        let steps = all_steps.div_ceil(splits);
+        let splits = all_steps.div_ceil(steps);
+        let blocks = tiles.saturating_mul(gemm.batch).saturating_mul(splits);
+        Self { blocks: blocks.div_ceil(gpu.multiprocessors.max(1) as usize), steps, splits }
+    }
+}
+
+/// What multiprocessors and memory take together: the p-norm of the two, which is more than the longer one where they are alike, since
+/// either waits for the other at times.
+fn overlapped(busy: f64, memory: f64, power: f64) -> f64 {
+    (busy.powf(power) + memory.powf(power)).powf(1.0 / power)
+}
+
 /// Those of copies of A and B, where a kernel needs them.
 fn copies(gemm: &Gemm, kernel: &KernelDescriptor) -> f64 {
     let form = KernelForm::new(gemm, kernel);

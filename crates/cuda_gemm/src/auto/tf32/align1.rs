@@ -2,7 +2,7 @@
 
 use kernels_gpu::{KernelDescriptor, Reads};
 
-use super::Gpu;
+use super::{Busiest, Gpu, overlapped};
 use crate::gemm::Gemm;
 
 /// Blocks that share a multiprocessor.
@@ -36,23 +36,13 @@ pub(super) fn time(
     gpu: Gpu,
     factor: f64,
 ) -> f64 {
-    let gemm = &gemm.canonical();
-    let along = |size: usize, tile: u32| size.div_ceil(tile as usize).max(1);
-    let tile = kernel.tile();
-    let tiles = along(gemm.m, tile.bm).saturating_mul(along(gemm.n, tile.bn));
-    let all_steps = along(gemm.depth(), tile.bk);
-    let steps = all_steps.div_ceil(splits);
-    let splits = all_steps.div_ceil(steps);
-    let blocks = tiles.saturating_mul(gemm.batch).saturating_mul(splits);
-    // Of the multiprocessor that has most.
-    let most = blocks.div_ceil(gpu.multiprocessors.max(1) as usize);
+    let Busiest { blocks: most, steps, splits } = Busiest::new(gemm, kernel, splits, gpu);
     let [alone, shared] = STEP;
     let at_once = |count: usize| steps as f64 * alone.max(count as f64 * shared);
     let rest = if most.is_multiple_of(RESIDENT) { 0.0 } else { at_once(most % RESIDENT) };
     let steps = (most / RESIDENT) as f64 * at_once(RESIDENT) + rest;
     let busy = factor * (steps + most as f64 * TILE);
-    let read = gemm.bytes() as f64 / (gpu.memory * MEMORY);
-    let both = (busy.powf(POWER) + read.powf(POWER)).powf(1.0 / POWER);
+    let both = overlapped(busy, gemm.bytes() as f64 / (gpu.memory * MEMORY), POWER);
     let [reduction, part] = REDUCTION;
     LAUNCH + both + if splits > 1 { reduction + part * splits as f64 } else { 0.0 }
 }

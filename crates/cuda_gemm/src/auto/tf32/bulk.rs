@@ -3,8 +3,8 @@
 
 use kernels_gpu::{KernelAbi, KernelDescriptor, tf32};
 
-use super::Gpu;
-use crate::gemm::{Gemm, KernelForm};
+use super::{Busiest, Gpu, overlapped};
+use crate::gemm::Gemm;
 
 /// Microseconds of a kernel, fitted to 105 products in up to 18 splits each, of `runs/2026-11-26-h200-tf32-split` and of
 /// `runs/2026-11-26-h100-tf32-align1`: with the kernels for f32 and for matrices that lie anywhere beside these, what is chosen takes 1.02
@@ -102,16 +102,8 @@ pub(super) fn time(
     let costs = known.expect("each has costs");
     let Costs { step, step_of_two, tile: of_tile, part, least_step, .. } = *costs;
     let Kind { launch, memory, power, unaligned_c, .. } = *kind(kernel);
-    let form = KernelForm::new(gemm, kernel);
-    let along = |size: usize, tile: u32| size.div_ceil(tile as usize).max(1);
+    let Busiest { blocks: most, steps, splits } = Busiest::new(gemm, kernel, splits, gpu);
     let tile = kernel.tile();
-    let tiles = along(form.gemm.m, tile.bm).saturating_mul(along(form.gemm.n, tile.bn));
-    let all_steps = along(gemm.depth(), tile.bk);
-    let steps = all_steps.div_ceil(splits);
-    let splits = all_steps.div_ceil(steps);
-    let blocks = tiles.saturating_mul(form.gemm.batch).saturating_mul(splits);
-    // Of the multiprocessor that has most.
-    let most = blocks.div_ceil(gpu.multiprocessors.max(1) as usize);
     let has_sectors = gemm.ldc.is_multiple_of(SECTOR);
     let store =
         if has_sectors { 0.0 } else { unaligned_c * f64::from(tile.bm * tile.bn) / LARGEST };
@@ -121,8 +113,7 @@ pub(super) fn time(
         Some(of_two) => of(most / 2, of_two) + of(most % 2, step),
         None => of(most, step),
     };
-    let read = gemm.bytes() as f64 / (gpu.memory * memory);
-    let both = (busy.powf(power) + read.powf(power)).powf(1.0 / power);
+    let both = overlapped(busy, gemm.bytes() as f64 / (gpu.memory * memory), power);
     let tensor_cores = factor * most as f64 * steps as f64 * least_step;
     let reduction = if splits > 1 { REDUCTION + part * splits as f64 } else { 0.0 };
     launch + both.max(tensor_cores) + reduction

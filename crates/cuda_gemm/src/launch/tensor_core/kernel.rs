@@ -66,9 +66,9 @@ pub(crate) fn times(gemm: &Gemm, info: &DeviceInfo, factors: &Factors) -> Vec<Te
     }
 }
 
-/// The kernel with `mma.sync` for a product, where none have costs, and so none that read rows which begin anywhere: of those for which the device has the shared memory, the one
-/// with the fewest outputs for a multiprocessor, those of tiles that are not whole counted in, and of such
-/// the one with the largest tiles.
+/// The kernel with `mma.sync` for a product, where none have costs: of those for which the device has the shared memory,
+/// and which need rows that begin on 16 bytes, the one with the fewest outputs for a multiprocessor, those of tiles that
+/// are not whole counted in, and of such the one with the largest tiles.
 fn best_of_mma(gemm: &Gemm, limits: &Limits) -> &'static TensorCoreDescriptor {
     let outputs = |kernel: &&TensorCoreDescriptor| {
         let rounds =
