@@ -89,6 +89,71 @@ fn tune_makes_a_table_that_auto_takes() {
     }
 }
 
+/// What is measured for a caller's products, in a table that is there.
+#[test]
+fn tune_adds_products_to_a_table() {
+    let files = Files::new();
+    let [table, save, shapes] =
+        ["table.json", "times.jsonl", "shapes.txt"].map(|at| files.path(at));
+    let tune = ["tune", "--device", "soft-sm90"];
+    assert_eq!(run(&[&tune[..], &["--quick", "--out", &table]].concat()).code, Some(0));
+    fs::write(&shapes, "2*40x50x60:NT # two\n").unwrap();
+    let products = ["--compute", "bf16", "--sizes", "16x64x128", "--shapes", &shapes];
+    let ran = run(&[&tune[..], &products, &["--out", &table, "--save", &save]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    for text in ["16x64x128 ", "2*40x50x60:NT ", "fastest", "over 2 shape(s)"] {
+        assert!(ran.stdout.contains(text), "{text}: {}", ran.stdout);
+    }
+    let lines = json_lines(&fs::read_to_string(&save).unwrap());
+    let [_, second] = &lines[..] else { panic!("{lines:?}") };
+    assert_eq!((&second["compute"], &second["batch"]), (&"bf16".into(), &2.into()));
+    assert_eq!((&second["trans_a"], &second["trans_b"]), (&false.into(), &true.into()));
+    assert!(second["runs"].as_array().unwrap().len() > 3, "{second}");
+
+    // What a table says of a product is taken for it.
+    let text = fs::read_to_string(&table).unwrap();
+    let mut parsed: Value = serde_json::from_str(&text).unwrap();
+    let timed = |kernel: &str| serde_json::json!({ "kernel": kernel, "splits": 1, "ns": 9000.0 });
+    let sha256 = &mut parsed["device"]["ptx_sha256"];
+    sha256["wgmma_128x192"] = "0".repeat(64).into();
+    sha256["wgmma_pingpong"] = "0".repeat(64).into();
+    parsed["exceptions"] = serde_json::json!([{
+        "compute": "bf16", "m": 16, "n": 64, "k": 128,
+        "best": timed("wgmma_128x192"), "instead_of": timed("wgmma_pingpong"),
+    }]);
+    fs::write(&table, parsed.to_string()).unwrap();
+    let explain = ["explain", "auto", "--compute", "bf16", "--device", "soft-sm90"];
+    let sizes = ["--sizes", "16x64x128,16x64x136", "--table", &table];
+    let ran = run(&[&explain[..], &sizes].concat());
+    let says = "16x64x128: wgmma_128x192, as measured for this product; by the costs:";
+    assert!(ran.stdout.contains(says), "{} {}", ran.stdout, ran.stderr);
+    assert_eq!(ran.stdout.matches("as measured for").count(), 1, "{}", ran.stdout);
+
+    // Nothing is lost by what is refused.
+    let before = fs::read_to_string(&table).unwrap();
+    for (arguments, says) in [
+        (&["--compute", "tf32"][..], "name products with --sizes or --shapes"),
+        (&["--table", &table], "name products with --sizes or --shapes"),
+        (&["--sizes", "8", "--quick"], "cannot be used with"),
+        (&["--sizes", "8", "--table", &shapes], "shapes.txt:1"),
+        (&["--sizes", "8", "--shapes", &save], "times.jsonl:1"),
+        (&["--sizes", "8", "--output", "bf16"], "C cannot be stored as bf16"),
+    ] {
+        let arguments = [&tune[..], arguments, &["--out", &table]].concat();
+        expect_refusal(&run(&arguments), &arguments, &[says]);
+        assert_eq!(fs::read_to_string(&table).unwrap(), before);
+    }
+    let other = files.path("other.json");
+    let arguments = [&tune[..], &["--sizes", "8", "--out", &other]].concat();
+    let ran = run(&arguments);
+    assert!(
+        ran.code == Some(2) && ran.stderr.contains("measure a table of that first"),
+        "{}",
+        ran.stderr
+    );
+    assert!(!Path::new(&other).exists());
+}
+
 /// For a device that cannot be measured now.
 #[test]
 fn tune_has_a_table_say_what_has_changed() {

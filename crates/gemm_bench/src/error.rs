@@ -60,6 +60,17 @@ pub enum Error {
         reason: String,
     },
 
+    /// Products cannot be added to a table of another device.
+    #[error(
+        "the table is of {table}, and products are measured on {device}; measure a table of that first: `host tune`"
+    )]
+    TableOfAnother {
+        /// The table's.
+        table: String,
+        /// The one to measure on.
+        device: String,
+    },
+
     /// Nothing that was asked for could be measured.
     #[error("none of the {count} product(s) could be measured")]
     NothingMeasured {

@@ -6,7 +6,6 @@ mod costs;
 mod search;
 mod search_result;
 mod shapes;
-mod tensor_cores;
 mod tuner;
 
 pub use search_result::{Run, SearchResult};

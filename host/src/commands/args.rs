@@ -47,7 +47,8 @@ const BENCH: &str = "Examples:
 
 const TUNE: &str = "Examples:
   host tune
-  host tune --out table.json --save times.jsonl";
+  host tune --out table.json --save times.jsonl
+  host tune --compute bf16 --sizes 16x4096x4096:NT --out table.json    for this product alone";
 
 const REPORT: &str = "Examples:
   host report                                  report.html, of the runs of the repository

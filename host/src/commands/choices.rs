@@ -1,6 +1,6 @@
 //! `explain auto`: what is chosen for a product, and why.
 
-use host::auto::{Basis, Prediction};
+use host::auto::{Basis, Configuration, Prediction};
 use host::{Auto, Compute, Gemm, Shape, Table, Title, are_wide, auto};
 use serde::Serialize;
 
@@ -88,7 +88,8 @@ struct CandidateLine {
 }
 
 impl From<Prediction> for CandidateLine {
-    fn from(Prediction { kernel, splits, clusters, staged, ns, memory_bound }: Prediction) -> Self {
+    fn from(Prediction { configuration, ns, memory_bound }: Prediction) -> Self {
+        let Configuration { kernel, splits, clusters, staged, .. } = configuration;
         Self { kernel, splits, clusters, packed: staged, predicted_ms: 1e-6 * ns, memory_bound }
     }
 }
@@ -158,6 +159,7 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
                 clusters,
                 candidates,
                 has_odd_rows,
+                exception: auto.exception(&gemm).is_some(),
                 ..none
             };
             (chosen, title.choice().unwrap_or_default())
@@ -174,7 +176,7 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
                 splits: choice.splits,
                 packed: choice.staged,
                 copies: copies.collect(),
-                exception: is_f32 && auto.exception(&gemm).is_some(),
+                exception: auto.exception(&gemm).is_some(),
                 candidates: predictions(&auto, &gemm),
                 ..none
             };

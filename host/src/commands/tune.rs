@@ -8,9 +8,10 @@ use std::io::{BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use host::Shape;
+use host::auto::Configuration;
 use host::auto::table::Costs;
 use host::tune::{Effort, Progress, Run, SearchResult, Tuner, Tuning};
+use host::{Gemm, Shape, Table, shape};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +32,17 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
         return accept::run(path);
     }
     let clock = Instant::now();
+    let mut shapes = args.sizes.clone();
+    if let Some(file) = &args.shapes {
+        shapes.extend(shape::read(file)?);
+    }
+    if shapes.is_empty() && (args.table.is_some() || !args.product.is_default()) {
+        let message = "without products all kernels are measured, for a table of their own: name products with --sizes or --shapes";
+        return Err(Error::usage_of("tune", message));
+    }
+    let gemm = |shape| args.product.apply(args.product.shape(shape).gemm());
+    let products: Vec<_> = shapes.into_iter().map(gemm).collect();
+    products.iter().try_for_each(Gemm::validate)?;
     let device = device::open(args.device.choice())?;
     if device.is_soft() && matches!(args.device, DeviceArg::Auto) {
         let message = "there is no GPU here to measure, and simulated times are no use to auto; for a \
@@ -39,7 +51,13 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
     }
     let path = table_path(args.out.as_deref(), &device.info().name);
     let output = Output::new(&path)?;
-    expect_table(&path)?;
+    let is_table = expect_table(&path)?;
+    let base = match &args.table {
+        _ if products.is_empty() => None,
+        Some(table) => Some(Table::read(table)?),
+        None if is_table => Some(Table::read(&path)?),
+        None => Table::nearest(device.info())?,
+    };
     let mut save = args.save.as_deref().map(|save| Save::new(save, Some(&output))).transpose()?;
     if device.is_soft() {
         stdio::say("warning: simulated times say nothing about a GPU, and nor will this table");
@@ -56,8 +74,10 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
         }
         other => steps.above(|| report(&other, &output, save.as_mut())),
     };
-    let Tuning { table, results, wrong, measured_loss, corrected_loss, ffma_gflops } =
-        tuner.run(effort, report)?;
+    let Tuning { table, results, wrong, measured_loss, corrected_loss, ffma_gflops } = match base {
+        Some(table) => tuner.products(&table, &products, report)?,
+        None => tuner.run(effort, report)?,
+    };
     drop(steps);
     output.write_text(&table.to_json())?;
     let corrected =
@@ -97,28 +117,20 @@ fn report(progress: &Progress<'_>, output: &Output, save: Option<&mut Save>) -> 
             output.write_text(&table.to_json())?;
             stdio::print(&costs_line(costs))?;
         }
-        Progress::WrongTensorCore { kernel, product: [m, n, k], mistake } => {
-            stdio::print(&format!("{m}x{n}x{k}: {kernel} is WRONG: {mistake}\n"))?;
-        }
-        Progress::TensorCore { kernel, products, factor } => {
-            stdio::print(&format!(
-                "{kernel:<20}{factor:.3}x its costs on an H200, next to the best kernel, for {products} product(s)\n"
-            ))?;
-        }
         Progress::NoBaseline(missing) => stdio::say(no_baseline(missing)),
         Progress::NotCompared(reason) => stdio::say(not_compared(reason)),
         Progress::NotMeasured { shape, reason } => {
             stdio::note(format_args!("{shape} is not measured: {reason}"));
         }
-        Progress::WrongChoice { shape, choice, reason } => {
-            stdio::print(&format!("{shape}: {choice} is WRONG: {reason}\n"))?;
+        Progress::WrongChoice { shape, configuration, reason } => {
+            stdio::print(&format!("{shape}: {configuration} is WRONG: {reason}\n"))?;
         }
-        Progress::Product { result, model, is_exception, table } => {
+        Progress::Product { result, is_exception, table } => {
             if let Some(save) = save {
                 save.line(&json::line(&SearchLine::new(result)))?;
             }
             output.write_text(&table.to_json())?;
-            stdio::print(&product_line(result, result.chosen(model), *is_exception))?;
+            stdio::print(&product_line(result, *is_exception))?;
         }
     }
     Ok(())
@@ -140,22 +152,23 @@ fn costs_line(costs: &Costs) -> String {
 }
 
 /// What came of a product, for people.
-fn product_line(result: &SearchResult, chosen: &Run, is_exception: bool) -> String {
+fn product_line(result: &SearchResult, is_exception: bool) -> String {
     let ms = |ns: f64| milliseconds(1e-6 * ns);
-    let fastest = result.fastest();
+    // In the order of what they should have taken.
+    let (chosen, fastest) = (&result.runs[0], result.fastest());
     let left_out = result.left_out().map(|(run, error)| {
-        let Run { choice, .. } = run;
-        format!("; left out: {choice}, {}, rms error {error:.2}x cuBLAS's", ms(run.ns()))
+        let Run { configuration, .. } = run;
+        format!("; left out: {configuration}, {}, rms error {error:.2}x cuBLAS's", ms(run.ns()))
     });
     format!(
         "{:<20}{:>11} predicted, {:>11} measured, {}; fastest {:>11}, {:.3}x, {}{}{}\n",
-        result.shape,
+        result.shape(),
         ms(chosen.predicted_ns),
         ms(chosen.ns()),
-        chosen.choice,
+        chosen.configuration,
         ms(fastest.ns()),
         chosen.ns() / fastest.ns(),
-        fastest.choice,
+        fastest.configuration,
         left_out.unwrap_or_default(),
         if is_exception { " (exception)" } else { "" },
     )
@@ -195,26 +208,30 @@ struct AnyTable {
     _kernels: IgnoredAny,
 }
 
-/// Makes sure that only a table is replaced by a table, or an empty file, or none.
-fn expect_table(path: &Path) -> Result<(), Error> {
-    let is_replaceable = match File::open(path) {
+/// Makes sure that only a table is replaced by a table, or an empty file, or none; whether there is a table.
+fn expect_table(path: &Path) -> Result<bool, Error> {
+    let is_table = match File::open(path) {
+        Ok(file) if file.metadata().is_ok_and(|metadata| metadata.len() == 0) => Some(false),
         Ok(file) => {
-            let is_empty = file.metadata().is_ok_and(|metadata| metadata.len() == 0);
-            is_empty || serde_json::from_reader::<_, AnyTable>(BufReader::new(file)).is_ok()
+            let read = serde_json::from_reader::<_, AnyTable>(BufReader::new(file));
+            read.is_ok().then_some(true)
         }
-        Err(error) => error.kind() == ErrorKind::NotFound,
+        Err(error) => (error.kind() == ErrorKind::NotFound).then_some(false),
     };
     let reason = "it holds something other than a table of auto".to_owned();
-    is_replaceable.then_some(()).ok_or(Error::Output { path: path.to_owned(), reason })
+    is_table.ok_or(Error::Output { path: path.to_owned(), reason })
 }
 
 /// The times of a product, in JSON.
 #[derive(Serialize)]
 struct SearchLine {
+    compute: &'static str,
     batch: usize,
     m: usize,
     n: usize,
     k: usize,
+    trans_a: bool,
+    trans_b: bool,
     cublas_rms_error: Option<f64>,
     /// In the order of what they should have taken.
     runs: Vec<RunLine>,
@@ -224,6 +241,8 @@ struct SearchLine {
 struct RunLine {
     kernel: &'static str,
     splits: u32,
+    clusters: Option<u32>,
+    blocks_per_multiprocessor: Option<u32>,
     packed: bool,
     predicted_ns: f64,
     ns: f64,
@@ -232,16 +251,23 @@ struct RunLine {
 
 impl SearchLine {
     fn new(result: &SearchResult) -> Self {
-        let run = |run: &Run| RunLine {
-            kernel: run.choice.descriptor.name(),
-            splits: run.choice.splits,
-            packed: run.choice.staged,
-            predicted_ns: run.predicted_ns,
-            ns: run.ns(),
-            rms_error: run.rms_error,
+        let run = |run: &Run| {
+            let Configuration { kernel, splits, clusters, blocks_per_multiprocessor, staged } =
+                run.configuration;
+            RunLine {
+                kernel,
+                splits,
+                clusters,
+                blocks_per_multiprocessor,
+                packed: staged,
+                predicted_ns: run.predicted_ns,
+                ns: run.ns(),
+                rms_error: run.rms_error,
+            }
         };
-        let Shape { m, n, k, batch, .. } = result.shape;
+        let Shape { m, n, k, trans_a, trans_b, batch } = result.shape();
+        let (compute, cublas_rms_error) = (result.gemm.compute.name(), result.cublas_rms_error);
         let runs = result.runs.iter().map(run).collect();
-        Self { batch, m, n, k, cublas_rms_error: result.cublas_rms_error, runs }
+        Self { compute, batch, m, n, k, trans_a, trans_b, cublas_rms_error, runs }
     }
 }

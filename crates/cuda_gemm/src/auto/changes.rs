@@ -1,6 +1,6 @@
 //! Whether the PTX in this program is what a table was measured with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use kernels_gpu::{TENSOR_CORE, TF32};
 
@@ -45,9 +45,10 @@ impl Table {
         let half = TENSOR_CORE.iter().map(|kernel| kernel.name());
         let of_f32 =
             TF32.iter().flat_map(|kernel| entry_points(kernel).map(move |at| (kernel, at)));
-        let has_factor = |name: &str| self.tensor_core_factors().contains_key(name);
-        let of_f32 = of_f32.filter(|(kernel, _)| has_factor(kernel.name())).map(|(_, at)| at);
-        let tensor_cores = half.filter(|name| has_factor(name)).chain(of_f32);
+        let exceptions = self.exceptions().iter().flat_map(|at| [&at.best, &at.instead_of]);
+        let named: HashSet<_> = exceptions.map(|timed| timed.kernel).collect();
+        let of_f32 = of_f32.filter(|(kernel, _)| named.contains(kernel.name())).map(|(_, at)| at);
+        let tensor_cores = half.filter(|name| named.contains(name)).chain(of_f32);
         kernels.chain(OF_EVERY_TABLE).chain(tensor_cores).filter_map(change).collect()
     }
 
@@ -70,7 +71,9 @@ impl Table {
 mod tests {
     use super::*;
     use crate::auto::digests::of_every_table;
-    use crate::auto::table::TUNED;
+    use crate::auto::table::{Exception, TUNED, Timed};
+    use crate::auto::{Choice, Configuration};
+    use crate::gemm::{Compute, Gemm};
 
     /// The first built-in table, as if it had just been measured.
     fn table() -> Table {
@@ -83,14 +86,6 @@ mod tests {
             ..table.device().clone()
         };
         table.kernels().iter().for_each(|costs| device.add(costs.kernel));
-        let tensor_cores = TENSOR_CORE.iter();
-        let tensor_cores =
-            tensor_cores.filter(|kernel| table.tensor_core_factors().contains_key(kernel.name()));
-        tensor_cores.for_each(|kernel| device.add_tensor_core(kernel));
-        let of_f32 = TF32.iter();
-        let of_f32 =
-            of_f32.filter(|kernel| table.tensor_core_factors().contains_key(kernel.name()));
-        of_f32.for_each(|kernel| device.add(kernel));
         table.with_device(device).unwrap()
     }
 
@@ -121,13 +116,30 @@ mod tests {
     }
 
     #[test]
-    fn kernels_with_factors_are_looked_at_too() {
-        let table = table();
-        let (name, _) = table.tensor_core_factors().iter().next().unwrap();
-        let mut device = table.device().clone();
-        device.ptx_sha256.remove(name).unwrap();
-        let changes = table.with_device(device).unwrap().changes();
-        assert_eq!(changes.iter().map(|change| change.entry_point).collect::<Vec<_>>(), [name]);
+    fn kernels_of_exceptions_are_looked_at_too() {
+        let table = table().with_exceptions(Vec::new()).unwrap();
+        let gemm = Gemm::new(64, 64, 64);
+        for (compute, best) in [(Compute::Bf16, "wgmma_64x64"), (Compute::Tf32, "tf32_64x128")] {
+            let instead_of = table.kernels()[0].kernel.name();
+            let instead_of = if compute == Compute::Bf16 { "wgmma_64x128" } else { instead_of };
+            let [best, instead_of] = [best, instead_of].map(|kernel| {
+                let choice =
+                    Choice { descriptor: table.kernels()[0].kernel, splits: 1, staged: false };
+                Timed::new(Configuration { kernel, ..choice.into() }, 9.0)
+            });
+            let name = best.kernel;
+            let gemm = gemm.computed_in(compute);
+            let exception = Exception::new(&gemm, best, instead_of);
+            let table = table.with_product(&gemm, Some(exception)).unwrap();
+            assert_eq!(table.changes(), []);
+            // As if the kernel had been another one.
+            let digest = &table.device().ptx_sha256[name];
+            let text = table.to_json().replacen(digest, &"0123456789abcdef".repeat(4), 1);
+            let changes = Table::parse(&text, "a test").unwrap().changes();
+            assert_eq!(changes.iter().map(|change| change.entry_point).collect::<Vec<_>>(), [name]);
+            // Its exceptions go, and with them what is looked at.
+            assert_eq!(table.with_product(&gemm, None).unwrap().exceptions().len(), 0);
+        }
     }
 
     #[test]

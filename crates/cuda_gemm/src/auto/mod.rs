@@ -23,10 +23,12 @@
 
 mod changes;
 mod choice;
+mod configuration;
 mod copies;
 mod digests;
 pub mod model;
 mod prediction;
+mod product_key;
 mod rule;
 mod scale;
 pub mod table;
@@ -39,16 +41,20 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use cust::function::BlockSize;
-use kernels_gpu::{KernelAbi, KernelDescriptor, LADDER, Target, f32_kernels};
+use kernels_gpu::{KernelAbi, KernelDescriptor, LADDER, Target, TensorCoreDescriptor, f32_kernels};
 
 use crate::device::Device;
 use crate::error::Error;
 use crate::gemm::{Compute, Gemm};
-use crate::launch::tensor_core::{self, Factors};
-use crate::launch::{Kernel, Plan, PlanBuilder, ProductBuilder, TensorCoreKernel, wide_rows};
+use crate::launch::tensor_core::{self, Asked};
+use crate::launch::{Kernel, Plan, PlanBuilder, ProductBuilder, TensorCoreKernel};
+
+use configuration::AnyKernel;
+use product_key::ProductKey;
 
 pub use changes::Change;
 pub use choice::Choice;
+pub use configuration::Configuration;
 pub use model::{Conditions, Estimate, Model};
 pub use prediction::Prediction;
 pub use table::Table;
@@ -70,8 +76,6 @@ pub enum Basis {
         scaled: bool,
         /// The costs.
         model: Model,
-        /// Products that were measured, and what was fastest for them.
-        exceptions: HashMap<[usize; 3], Choice>,
     },
     /// A GPU, and no table: the largest tile that fills it.
     Size {
@@ -122,8 +126,8 @@ impl fmt::Display for Basis {
 pub struct Auto {
     device: Device,
     basis: Basis,
-    /// Of kernels for tensor cores, on this device.
-    factors: Factors,
+    /// Products that were measured on this device, and what was fastest for them.
+    exceptions: HashMap<ProductKey, Configuration>,
     /// All kernels, loaded when they are first chosen.
     kernels: Vec<(&'static KernelDescriptor, OnceLock<Kernel>)>,
 }
@@ -171,12 +175,12 @@ impl Device {
             let multiprocessors = multiprocessors.unwrap_or(measured.multiprocessors);
             Model::new(&scale::scaled(table, info, multiprocessors)?)
         };
-        let exceptions = table.exceptions().iter().filter(|_| own);
-        let exceptions = exceptions.map(|at| ([at.m, at.n, at.k], at.best.choice())).collect();
         let on = measured.name.clone();
-        let mut auto = Auto::new(self, Basis::Measured { on, scaled: !own, model, exceptions });
+        let mut auto = Auto::new(self, Basis::Measured { on, scaled: !own, model });
         if own {
-            auto.factors = table.tensor_core_factors().clone();
+            let exceptions = table.exceptions().iter();
+            let exceptions = exceptions.filter_map(|at| Some((at.key()?, at.best.configuration())));
+            auto.exceptions = exceptions.collect();
         }
         Ok(auto)
     }
@@ -204,8 +208,8 @@ impl Device {
 impl Auto {
     fn new(device: &Device, basis: Basis) -> Self {
         let kernels = f32_kernels().map(|descriptor| (descriptor, OnceLock::new()));
-        let factors = Factors::new();
-        Self { device: device.clone(), basis, factors, kernels: kernels.collect() }
+        let exceptions = HashMap::new();
+        Self { device: device.clone(), basis, exceptions, kernels: kernels.collect() }
     }
 
     /// How to prepare a product in whichever precision it says, by the kernel that is fastest for it.
@@ -217,12 +221,57 @@ impl Auto {
         match gemm.compute.input() {
             None => Ok(ProductBuilder::F32(self.plan(gemm)?)),
             Some(input) => {
-                let builder = self.tensor_core(&gemm)?.plan(gemm);
-                let descriptor = tensor_core::choose(&gemm, self.device.info(), &self.factors);
-                let as_planned = self.device.tensor_core(descriptor, input)?;
-                Ok(ProductBuilder::TensorCore(builder.for_any_alignment(as_planned)))
+                let (descriptor, division) = self.choose_half(&with_aligned_rows(&gemm));
+                let kernel = self.device.tensor_core(descriptor, input)?;
+                let builder = kernel.plan(gemm).divided(division);
+                let (descriptor, division) = self.choose_half(&gemm);
+                let for_any_alignment = self.device.tensor_core(descriptor, input)?;
+                let builder = builder.for_any_alignment(for_any_alignment, division);
+                Ok(ProductBuilder::TensorCore(builder))
             }
         }
+    }
+
+    /// As [`Auto::product`], with a kernel, and a way to launch it, of the caller's choice: one of [`Auto::candidates`], say.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Compute`] for a kernel that is not for such products; those of [`Device::kernel`] and of [`Device::tensor_core`].
+    /// What the kernel does not take is an error when the product is prepared.
+    pub fn product_by(
+        &self,
+        gemm: Gemm,
+        configuration: &Configuration,
+    ) -> Result<ProductBuilder, Error> {
+        let Configuration { kernel, splits, staged, .. } = *configuration;
+        match AnyKernel::find(kernel, gemm.compute) {
+            Some(AnyKernel::F32(descriptor)) => {
+                let choice = Choice { descriptor, splits, staged };
+                Ok(ProductBuilder::F32(self.plan_choice(gemm, choice)?))
+            }
+            Some(AnyKernel::Half(descriptor, input)) => {
+                let plan = self.device.tensor_core(descriptor, input)?.plan(gemm);
+                let plan = plan.divided(configuration.division(descriptor));
+                Ok(ProductBuilder::TensorCore(plan))
+            }
+            None => {
+                let reason = format!("{kernel} does not compute in it");
+                Err(gemm.compute.refused(reason))
+            }
+        }
+    }
+
+    /// The kernel for a product in 16 bits, and how it divides the product: what was measured to be the fastest, or else by costs.
+    fn choose_half(&self, gemm: &Gemm) -> (&'static TensorCoreDescriptor, Asked) {
+        let exception = self.exception(gemm).and_then(|configuration| {
+            match AnyKernel::find(configuration.kernel, gemm.compute)? {
+                AnyKernel::Half(descriptor, _) => {
+                    Some((descriptor, configuration.division(descriptor)))
+                }
+                AnyKernel::F32(_) => None,
+            }
+        });
+        exception.unwrap_or_else(|| tensor_core::choose(gemm, self.device.info()))
     }
 
     /// The kernel for a product of matrices in 16 bits whose rows begin on 16 bytes, as those of a
@@ -237,12 +286,7 @@ impl Auto {
             let reason = "its matrices are of f32: use `Auto::plan`".to_owned();
             return Err(gemm.compute.refused(reason));
         };
-        let up = |elements: usize| elements.checked_next_multiple_of(8).unwrap_or(elements);
-        let [lda, ldb, stride_a, stride_b] =
-            [gemm.lda, gemm.ldb, gemm.stride_a, gemm.stride_b].map(up);
-        let aligned = Gemm { lda, ldb, stride_a, stride_b, ..*gemm };
-        let descriptor = tensor_core::choose(&aligned, self.device.info(), &self.factors);
-        self.device.tensor_core(descriptor, input)
+        self.device.tensor_core(self.choose_half(&with_aligned_rows(gemm)).0, input)
     }
 
     /// What choices for products in f32 are based on.
@@ -256,24 +300,14 @@ impl Auto {
             Compute::F32 => self.basis.to_string(),
             Compute::Tf32 | Compute::Tf32x3 => {
                 let basis = tf32::basis(tf32::target(self.device.info()));
-                let mut kernels = compute.f32_kernels();
-                let has_factors = kernels.any(|one| self.factors.contains_key(one.name()));
-                let measured = ", with factors that were measured on this device";
-                let basis = format!("{basis}{}", if has_factors { measured } else { "" });
                 match &self.basis {
                     Basis::Measured { .. } => {
                         format!("{basis}; kernels for f32 by what was {}", self.basis)
                     }
-                    Basis::Size { .. } | Basis::Software => basis,
+                    Basis::Size { .. } | Basis::Software => basis.to_owned(),
                 }
             }
-            Compute::Bf16 | Compute::F16 => {
-                let basis = tensor_core::basis(self.device.info());
-                match self.factors.is_empty() {
-                    true => basis.to_owned(),
-                    false => format!("{basis}, with factors that were measured on this device"),
-                }
-            }
+            Compute::Bf16 | Compute::F16 => tensor_core::basis(self.device.info()).to_owned(),
         }
     }
 
@@ -288,11 +322,15 @@ impl Auto {
     pub fn choose(&self, gemm: &Gemm) -> Result<Choice, Error> {
         gemm.validate()?;
         match gemm.compute {
-            Compute::F32 => Ok(self.choose_fma(gemm)),
+            Compute::F32 => {
+                Ok(self.exception_choice(gemm).unwrap_or_else(|| self.choose_fma(gemm)))
+            }
             Compute::Tf32 | Compute::Tf32x3 => {
-                let fma = self.fastest_fma(gemm);
-                let (choice, ns) = tf32::choose(gemm, self.gpu(), &self.factors);
-                Ok(fma.filter(|fma| fma.ns < ns).map_or(choice, |fma| fma.choice))
+                Ok(self.exception_choice(gemm).unwrap_or_else(|| {
+                    let (choice, ns) = tf32::choose(gemm, self.gpu());
+                    let fma = self.fastest_fma(gemm).filter(|fma| fma.ns < ns);
+                    fma.map_or(choice, |fma| fma.choice)
+                }))
             }
             Compute::Bf16 | Compute::F16 => {
                 let reason = "it has kernels of its own: use `Auto::product`".to_owned();
@@ -312,45 +350,47 @@ impl Auto {
         tf32::Gpu { target: tf32::target(info), multiprocessors, memory }
     }
 
-    /// The choice that takes the least time in f32 for a product in TF32, or tf32x3, if there are measurements. Kernels by
-    /// `mma.sync` have no costs that were measured, and are compared with none.
+    /// The choice that takes the least time in f32 for a product in TF32, or tf32x3, if there are measurements.
     fn fastest_fma(&self, gemm: &Gemm) -> Option<Estimate> {
+        self.fma_ranking(gemm, 1).first().copied()
+    }
+
+    /// The best few. Kernels by `mma.sync` have no costs that were measured, and are compared with none.
+    fn fma_ranking(&self, gemm: &Gemm, count: usize) -> Vec<Estimate> {
         match &self.basis {
             Basis::Measured { model, .. } if self.gpu().target == Target::Sm90a => {
-                model.fastest(&gemm.computed_in(Compute::F32))
+                model.ranking(&gemm.computed_in(Compute::F32), count)
             }
-            Basis::Measured { .. } | Basis::Size { .. } | Basis::Software => None,
+            Basis::Measured { .. } | Basis::Size { .. } | Basis::Software => Vec::new(),
         }
     }
 
-    /// The choice for a product in f32, which is valid.
+    /// The choice for a product in f32, which is valid, by costs.
     fn choose_fma(&self, gemm: &Gemm) -> Choice {
         match &self.basis {
-            Basis::Measured { model, .. } => match self.exception(gemm) {
-                Some(choice) => choice,
-                // Any kernel computes nothing.
-                None => model.fastest(gemm).map_or_else(
-                    || Choice { descriptor: model.kernels()[0].kernel, splits: 1, staged: false },
-                    |estimate| estimate.choice,
-                ),
-            },
+            // Any kernel computes nothing.
+            Basis::Measured { model, .. } => model.fastest(gemm).map_or_else(
+                || Choice { descriptor: model.kernels()[0].kernel, splits: 1, staged: false },
+                |estimate| estimate.choice,
+            ),
             Basis::Size { multiprocessors, rungs } => rule::for_gpu(gemm, *multiprocessors, rungs),
             Basis::Software => rule::for_software(gemm),
         }
     }
 
-    /// What was measured to be fastest for this very product, against what its costs say.
-    pub fn exception(&self, gemm: &Gemm) -> Option<Choice> {
-        let Basis::Measured { exceptions, .. } = &self.basis else { return None };
-        let gemm = &gemm.canonical();
-        let Gemm { m, n, k, .. } = *gemm;
-        // Single products of densely stored matrices were measured; others may need other entry
-        // points.
-        let alike = gemm.depth() == k
-            && gemm.batch == 1
-            && !(gemm.trans_a || gemm.trans_b)
-            && wide_rows(gemm, [0; 3]) == wide_rows(&Gemm::new(m, n, k), [0; 3]);
-        exceptions.get(&[m, n, k]).copied().filter(|one| alike && gemm.suits(one.descriptor))
+    /// What was measured to be fastest for this very product on this device, against what costs say: of dense matrices, or of such
+    /// whose rows begin on 16 bytes where those of dense ones do.
+    pub fn exception(&self, gemm: &Gemm) -> Option<Configuration> {
+        let configuration = *self.exceptions.get(&ProductKey::of(gemm)?)?;
+        match configuration.choice(gemm.compute) {
+            Some(choice) => gemm.suits(choice.descriptor).then_some(configuration),
+            None => Some(configuration),
+        }
+    }
+
+    /// The same for a product of f32 matrices.
+    fn exception_choice(&self, gemm: &Gemm) -> Option<Choice> {
+        self.exception(gemm)?.choice(gemm.compute)
     }
 
     /// The best few choices by costs alone, as [`Model::ranking`] has them, if there are any measurements.
@@ -443,4 +483,12 @@ impl Auto {
         let kernel = self.device.kernel(descriptor)?;
         Ok(cell.get_or_init(|| kernel))
     }
+}
+
+/// The same product of matrices whose rows begin on 16 bytes, in 16 bits.
+fn with_aligned_rows(gemm: &Gemm) -> Gemm {
+    let up = |elements: usize| elements.checked_next_multiple_of(8).unwrap_or(elements);
+    let Gemm { lda, ldb, stride_a, stride_b, .. } = *gemm;
+    let [lda, ldb, stride_a, stride_b] = [lda, ldb, stride_a, stride_b].map(up);
+    Gemm { lda, ldb, stride_a, stride_b, ..*gemm }
 }

@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use cuda_gemm::auto::table::{Costs, Exception, Measured, Pace, Timed};
-//! use cuda_gemm::{Device, DeviceChoice, Gemm, Table, find_kernel};
+//! use cuda_gemm::{Choice, Device, DeviceChoice, Gemm, Table, find_kernel};
 //!
 //! let device = Device::open(DeviceChoice::Soft)?;
 //! let kernel = find_kernel("tile_64x64")?;
@@ -28,9 +28,10 @@
 //! };
 //! // A launch takes 2 us, and 1500 GB/s are copied.
 //! let table = Table::new(measured, 2000.0, 1500.0, vec![costs], Vec::new())?;
-//! let timed = |splits, ns| Timed { kernel, splits, staged: false, ns };
-//! let (best, instead_of) = (timed(2, 9e3), timed(1, 11e3));
-//! let exception = Exception { m: 64, n: 64, k: 4096, best, instead_of };
+//! let timed = |splits, ns| {
+//!     Timed::new(Choice { descriptor: kernel, splits, staged: false }.into(), ns)
+//! };
+//! let exception = Exception::new(&Gemm::new(64, 64, 4096), timed(2, 9e3), timed(1, 11e3));
 //! let table = table.with_exceptions(vec![exception])?;
 //!
 //! let auto = device.auto_by(&Table::parse(&table.to_json(), "a copy")?)?;
@@ -41,12 +42,13 @@
 mod parts;
 mod valid;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
+use super::product_key::ProductKey;
 use crate::device::DeviceInfo;
 use crate::error::Error;
+use crate::gemm::Gemm;
 use host_system::text;
 
 use parts::Parts;
@@ -81,9 +83,7 @@ impl Table {
         exceptions: Vec<Exception>,
     ) -> Result<Self, Error> {
         let place = format!("the table of {}", device.name);
-        let tensor_core_factors = BTreeMap::new();
-        let parts =
-            Parts { device, launch_ns, copy_gbytes, kernels, exceptions, tensor_core_factors };
+        let parts = Parts { device, launch_ns, copy_gbytes, kernels, exceptions };
         Self::checked(parts, place)
     }
 
@@ -121,13 +121,29 @@ impl Table {
         self.altered(|parts| parts.exceptions = exceptions)
     }
 
-    /// The same with other [factors](Table::tensor_core_factors).
+    /// The same with this exception for a product in place of the one that it may have, or with none. Digests of kernels for tensor
+    /// cores that it has none of are those of the PTX in this program.
     ///
     /// # Errors
     ///
-    /// As for [`Table::new`].
-    pub fn with_tensor_core_factors(&self, factors: BTreeMap<String, f64>) -> Result<Self, Error> {
-        self.altered(|parts| parts.tensor_core_factors = factors)
+    /// As for [`Table::new`], and for a product that is not one of dense matrices, or like one.
+    pub fn with_product(&self, gemm: &Gemm, exception: Option<Exception>) -> Result<Self, Error> {
+        let Some(key) = ProductKey::of(gemm) else {
+            return Err(Error::Table {
+                place: format!("the table of {}", self.0.device.name),
+                reason: "exceptions are of products of dense matrices that are read, and share none of them:                          this product is another"
+                    .to_owned(),
+            });
+        };
+        self.altered(|parts| {
+            parts.exceptions.retain(|one| one.key() != Some(key));
+            for timed in exception.iter().flat_map(|one| [&one.best, &one.instead_of]) {
+                if !parts.device.ptx_sha256.contains_key(timed.kernel) {
+                    parts.device.add_by_name(timed.kernel);
+                }
+            }
+            parts.exceptions.extend(exception);
+        })
     }
 
     fn altered(&self, alter: impl FnOnce(&mut Parts)) -> Result<Self, Error> {
@@ -157,16 +173,10 @@ impl Table {
         &self.0.kernels
     }
 
-    /// Products for which what the costs say is fastest was slower than another, or less accurate
+    /// Products, in any precision, for which what the costs say is fastest was slower than another, or less accurate
     /// than cuBLAS.
     pub fn exceptions(&self) -> &[Exception] {
         &self.0.exceptions
-    }
-
-    /// Correction factors of kernels for tensor cores, by their names: how much slower each is than its costs on an H200
-    /// say, where tensor cores are the limit, relative to the kernel where that is least. A kernel that is not named has 1.
-    pub fn tensor_core_factors(&self) -> &BTreeMap<String, f64> {
-        &self.0.tensor_core_factors
     }
 
     /// Reads a table from a file.

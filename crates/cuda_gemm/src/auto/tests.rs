@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::device::{DeviceChoice, Peak};
+use crate::launch::Product;
 use kernels_gpu::Shared;
 use table::Measured;
 
@@ -45,7 +46,10 @@ fn a_table_reads_back_what_it_wrote() {
     let table = table();
     let again = Table::parse(&table.to_json(), "again").unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(again.to_json(), table.to_json());
-    assert_eq!(again.exceptions()[0].best.choice(), table.exceptions()[0].best.choice());
+    assert_eq!(
+        again.exceptions()[0].best.configuration(),
+        table.exceptions()[0].best.configuration()
+    );
 }
 
 #[test]
@@ -200,21 +204,11 @@ fn no_table_is_made_that_is_not_checked() {
     let mut exceptions = table.exceptions().to_vec();
     exceptions[0].best = timed("persistent", 1, false);
     refused(old.with_exceptions(exceptions), "`best`: `persistent` is not among");
-    let factors = |name: &str, factor| {
-        let factors = BTreeMap::from([(name.to_owned(), factor)]);
-        table.with_tensor_core_factors(factors)
-    };
-    refused(factors("wgmma_200x200", 1.0), "there is no such kernel for tensor cores");
-    for factor in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        refused(factors("wgmma_64x64", factor), "`tensor_core_factors.wgmma_64x64` is");
-    }
-    let table = factors("wgmma_64x64", 1.25).unwrap();
-    let read = Table::parse(&table.to_json(), "a copy").unwrap();
-    assert_eq!(read.tensor_core_factors(), table.tensor_core_factors());
 }
 
 fn timed(name: &str, splits: u32, staged: bool) -> table::Timed {
-    table::Timed { kernel: crate::find_kernel(name).unwrap(), splits, staged, ns: 9000.0 }
+    let descriptor = crate::find_kernel(name).unwrap();
+    table::Timed::new(Choice { descriptor, splits, staged }.into(), 9000.0)
 }
 
 /// The software device, as if the table were its own.
@@ -233,7 +227,7 @@ fn exceptions_come_first_and_only_for_what_was_measured() {
     let gemm = Gemm::new(512, 512, 512);
     let exception =
         Choice { descriptor: crate::find_kernel("tile_32x32").unwrap(), splits: 3, staged: false };
-    assert_eq!(auto.exception(&gemm), Some(exception));
+    assert_eq!(auto.exception(&gemm), Some(exception.into()));
     assert_eq!(choose(gemm), exception);
     assert_ne!(by_costs(gemm), exception);
     // Other factors change nothing, and rows further apart neither, as long as they are aligned.
@@ -251,13 +245,94 @@ fn exceptions_come_first_and_only_for_what_was_measured() {
     assert!(auto.basis().to_string().starts_with("measured on Software"));
 }
 
+/// In every precision, with all of its division.
+#[test]
+fn exceptions_are_of_tensor_cores_too() {
+    let device = Device::open(DeviceChoice::SoftSm90).unwrap();
+    let configuration = |kernel, splits, clusters, blocks_per_multiprocessor| Configuration {
+        kernel,
+        splits,
+        clusters,
+        blocks_per_multiprocessor,
+        staged: false,
+    };
+    let bf16 = Gemm::new(40, 96, 1000).transposed(false, true).computed_in(Compute::Bf16);
+    let odd = Gemm::new(40, 96, 1001).transposed(false, true).computed_in(Compute::Bf16);
+    let tf32 = Gemm::new(40, 96, 1000).computed_in(Compute::Tf32).stacked(3);
+    let mut table = own(&device);
+    for (gemm, best) in [
+        (bf16, configuration("wgmma_split_128x32", 2, Some(5), Some(1))),
+        (odd, configuration("wgmma_split_64x32_align1", 3, None, None)),
+        (tf32, configuration("tf32_split_16x128", 4, None, None)),
+    ] {
+        let chosen = device.auto_by(&table).unwrap().predictions(&gemm, 1)[0];
+        assert_ne!(chosen.configuration, best);
+        let timed = |configuration| table::Timed::new(configuration, 9000.0);
+        let exception = table::Exception::new(&gemm, timed(best), timed(chosen.configuration));
+        let with = table.with_product(&gemm, Some(exception)).unwrap();
+        let auto = device.auto_by(&with).unwrap();
+        assert_eq!(auto.exception(&gemm), Some(best));
+        let builder = auto.product(gemm).unwrap();
+        let builder = if gemm.k == 1001 { builder.any_alignment() } else { builder };
+        let product = builder.prepare().unwrap();
+        assert_eq!(product.kernel_name(), best.kernel);
+        assert_eq!((product.splits(), product.clusters()), (Some(best.splits), best.clusters));
+        let blocks = match &product {
+            Product::TensorCore(plan) => plan.blocks_per_multiprocessor(),
+            Product::F32(_) => 1,
+        };
+        assert!(best.blocks_per_multiprocessor.is_none_or(|asked| asked == blocks));
+        // The same with other factors; another type, or another size, is another product.
+        assert_eq!(auto.exception(&gemm.scaled(2.0, 1.0)), Some(best));
+        for other in [gemm.computed_in(Compute::F16), Gemm { m: 41, ..gemm }] {
+            assert_eq!(auto.exception(&other), None, "{other:?}");
+        }
+        // Matrices whose rows are padded are not those that were measured.
+        let padded = auto.product(odd).unwrap().prepare().unwrap();
+        assert_ne!(padded.kernel_name(), "wgmma_split_64x32_align1");
+        let again = Table::parse(&with.to_json(), "a copy").unwrap();
+        assert_eq!(again.to_json(), with.to_json());
+        table = with;
+    }
+    assert_eq!(table.exceptions().len(), 4);
+    // What the caller asks for comes first.
+    let auto = device.auto_by(&table).unwrap();
+    let ProductBuilder::TensorCore(builder) = auto.product(bf16).unwrap() else { panic!() };
+    assert_eq!(builder.splits(3).prepare().unwrap().splits(), 3);
+
+    let refused = |gemm: Gemm, best: Configuration, says: &str| {
+        let timed = |configuration| table::Timed::new(configuration, 9000.0);
+        let exception = table::Exception::new(&gemm, timed(best), timed(best));
+        let Err(error) = table.with_product(&gemm, Some(exception)) else { panic!("{best}") };
+        assert!(error.to_string().contains(says), "{error}");
+    };
+    let plain = configuration("wgmma_64x64", 1, None, None);
+    let neither = "takes neither splits nor copies";
+    refused(
+        tf32,
+        plain,
+        "exception tf32 3*40x96x1000: `best`: `wgmma_64x64` does not compute in tf32",
+    );
+    refused(bf16, Configuration { splits: 2, ..plain }, neither);
+    refused(bf16, Configuration { clusters: Some(2), ..plain }, neither);
+    refused(bf16, Configuration { clusters: Some(0), ..plain }, "`best.clusters` is 0");
+    refused(bf16, configuration("tile_64x64", 1, None, None), "does not compute in bf16");
+    let split = configuration("tf32_split_16x128", 2, Some(2), None);
+    refused(tf32, split, "`tf32_split_16x128` is not launched so");
+    let mut device = table.device().clone();
+    device.ptx_sha256.remove("wgmma_split_128x32");
+    let Err(error) = table.with_device(device) else { panic!() };
+    assert!(error.to_string().contains("is not in the device's `ptx_sha256`"), "{error}");
+}
+
 /// Tables from before copies were a choice have none; what is written is read again.
 #[test]
 fn an_exception_may_have_copies() {
     let staged = |text: &str| {
         let Ok(table) = Table::parse(text, "a test") else { panic!("{text}") };
         let Ok(again) = Table::parse(&table.to_json(), "the same") else { panic!("{text}") };
-        let [first, second] = [table, again].map(|table| table.exceptions()[0].best.choice());
+        let [first, second] =
+            [table, again].map(|table| table.exceptions()[0].best.configuration());
         assert_eq!(first, second);
         first.staged
     };
@@ -336,8 +411,8 @@ fn room_is_what_the_driver_says() {
 fn an_unknown_device_gets_what_has_room() {
     let device = Device::open(DeviceChoice::Soft).unwrap();
     let auto = device.auto_by(&table()).unwrap();
-    let Basis::Measured { scaled: true, model, exceptions, .. } = auto.basis() else { panic!() };
-    assert!(exceptions.is_empty());
+    let Basis::Measured { scaled: true, model, .. } = auto.basis() else { panic!() };
+    assert!(auto.exceptions.is_empty());
     for costs in model.kernels() {
         let room = scale::room(device.info(), costs.kernel) as usize;
         assert!((1..=room).contains(&costs.aligned.len()), "{}", costs.kernel.name());

@@ -1,4 +1,4 @@
-//! Choices among the kernels for tensor cores on f32 matrices, of which tables have no more than factors.
+//! Choices among the kernels for tensor cores on f32 matrices, of which tables have no costs.
 
 mod align1;
 mod bulk;
@@ -8,7 +8,6 @@ use kernels_gpu::{KernelDescriptor, Reads, TF32, Target, tf32};
 use super::choice::Choice;
 use crate::device::DeviceInfo;
 use crate::gemm::{Compute, Gemm, KernelForm};
-use crate::launch::tensor_core::Factors;
 use crate::launch::{copy_ld, has_hopper, wide_rows};
 
 /// What times depend on beside a product.
@@ -74,8 +73,8 @@ const QUAD: usize = 4;
 const MOST_PADDING: u128 = 1 << 22;
 
 /// The kernel and the splits that should take the least time for a product in TF32 or tf32x3, and nanoseconds.
-pub(super) fn choose(gemm: &Gemm, gpu: Gpu, factors: &Factors) -> (Choice, f64) {
-    let all = times(gemm, gpu, factors);
+pub(super) fn choose(gemm: &Gemm, gpu: Gpu) -> (Choice, f64) {
+    let all = times(gemm, gpu);
     let least = all.min_by(|(.., one), (.., other)| one.total_cmp(other));
     let (descriptor, splits, us) = least.expect("some computes every product");
     let staged = is_staged(gemm, descriptor);
@@ -86,7 +85,6 @@ pub(super) fn choose(gemm: &Gemm, gpu: Gpu, factors: &Factors) -> (Choice, f64) 
 pub(super) fn times(
     gemm: &Gemm,
     gpu: Gpu,
-    factors: &Factors,
 ) -> impl Iterator<Item = (&'static KernelDescriptor, usize, f64)> {
     let kernels = TF32.iter().filter(move |kernel| {
         let is_right = Compute::of_kernel(kernel) == gemm.compute && gemm.suits(kernel);
@@ -97,8 +95,7 @@ pub(super) fn times(
     kernels.flat_map(move |kernel| {
         let is_fitted = has_maps(kernel) || align1::has(kernel);
         let splits = if is_fitted { bulk::splits(kernel) } else { &SPLITS };
-        let factor = factors.get(kernel.name()).copied().unwrap_or(1.0);
-        let time = move |splits| time(gemm, kernel, splits, gpu, factor);
+        let time = move |splits| time(gemm, kernel, splits, gpu);
         splits.iter().map(move |splits| (*kernel, *splits, time(*splits)))
     })
 }
@@ -139,13 +136,13 @@ fn has_maps(kernel: &KernelDescriptor) -> bool {
     kernel.abi().has_tensor_maps()
 }
 
-/// Microseconds of a product, with a factor on what the multiprocessors do.
-fn time(gemm: &Gemm, kernel: &KernelDescriptor, splits: usize, gpu: Gpu, factor: f64) -> f64 {
+/// Microseconds of a product.
+fn time(gemm: &Gemm, kernel: &KernelDescriptor, splits: usize, gpu: Gpu) -> f64 {
     if has_maps(kernel) {
-        return bulk::time(gemm, kernel, splits, gpu, factor) + copies(gemm, kernel);
+        return bulk::time(gemm, kernel, splits, gpu) + copies(gemm, kernel);
     }
     if align1::has(kernel) {
-        return align1::time(gemm, kernel, splits, gpu, factor);
+        return align1::time(gemm, kernel, splits, gpu);
     }
     let along = |size: usize, tile: u32| size.div_ceil(tile as usize).max(1);
     let (tile, gemm) = (kernel.tile(), &KernelForm::new(gemm, kernel).gemm);
@@ -163,7 +160,7 @@ fn time(gemm: &Gemm, kernel: &KernelDescriptor, splits: usize, gpu: Gpu, factor:
     } else {
         0.0
     };
-    (factor * rounds * steps * step).max(memory) + rounds * rest + copies(gemm, kernel)
+    (rounds * steps * step).max(memory) + rounds * rest + copies(gemm, kernel)
 }
 
 /// What the multiprocessor has that has most of a product.
@@ -225,7 +222,7 @@ mod tests {
     const H200: Gpu = Gpu { target: Target::Sm90a, multiprocessors: 132, memory: 1.0 };
 
     fn chosen(gemm: Gemm, compute: Compute) -> Choice {
-        choose(&gemm.computed_in(compute), H200, &Factors::new()).0
+        choose(&gemm.computed_in(compute), H200).0
     }
 
     /// Their times are in the runs.
@@ -312,7 +309,7 @@ mod tests {
     #[test]
     fn memory_is_that_of_the_device() {
         let gemm = Gemm::new(16, 28672, 4096).computed_in(Compute::Tf32);
-        let ns = |memory| choose(&gemm, Gpu { memory, ..H200 }, &Factors::new()).1;
+        let ns = |memory| choose(&gemm, Gpu { memory, ..H200 }).1;
         assert!(ns(0.5) > 1.5 * ns(1.0));
     }
 
@@ -332,7 +329,7 @@ mod tests {
             let a100 = Gpu { target: Target::Sm80, multiprocessors: 108, memory: 0.4 };
             // As many large tiles as multiprocessors.
             let whole = Gemm::new(12 * 128, 9 * 128, 4096);
-            let chosen = |gemm: Gemm| choose(&gemm.computed_in(compute), a100, &Factors::new()).0;
+            let chosen = |gemm: Gemm| choose(&gemm.computed_in(compute), a100).0;
             assert_eq!(chosen(Gemm::new(256, 256, 64)).descriptor.name(), small);
             assert_eq!(chosen(whole).descriptor.name(), large);
             let pointers = whole.batched_pointers(2);

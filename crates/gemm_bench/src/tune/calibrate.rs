@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 
+use cuda_gemm::Compute;
 use cuda_gemm::auto::table::{Costs, Table};
 use cuda_gemm::auto::{Conditions, Model};
 
@@ -24,7 +25,7 @@ const LAUNCHES: f64 = 4.0;
 const MOST: f64 = 2.0;
 
 /// How many times as long as the fastest it takes what costs choose, in the geometric mean.
-pub fn mean_loss(table: &Table, results: &[SearchResult]) -> f64 {
+pub fn mean_loss(table: &Table, results: &[&SearchResult]) -> f64 {
     let model = Model::new(table);
     let losses: Vec<_> = results.iter().map(|result| result.loss(&model)).collect();
     stats::geometric_mean(&losses).unwrap_or(1.0)
@@ -35,7 +36,7 @@ pub fn mean_loss(table: &Table, results: &[SearchResult]) -> f64 {
 /// # Errors
 ///
 /// [`cuda_gemm::Error::Table`] if they make none.
-pub fn calibrated(table: &Table, results: &[SearchResult]) -> Result<Option<Table>, Error> {
+pub fn calibrated(table: &Table, results: &[&SearchResult]) -> Result<Option<Table>, Error> {
     let mut kernels = table.kernels().to_vec();
     let factors = factors(table, results);
     for costs in &mut kernels {
@@ -66,14 +67,15 @@ struct Ratios {
     transposed_b: Vec<f64>,
 }
 
-fn factors(table: &Table, results: &[SearchResult]) -> HashMap<&'static str, Slower> {
+fn factors(table: &Table, results: &[&SearchResult]) -> HashMap<&'static str, Slower> {
     let model = Model::new(table);
     let mut all: HashMap<_, Ratios> = HashMap::new();
     for result in results {
         for run in &result.runs {
-            let slower = run.ns() / predicted(&model, result.shape, run);
-            let ratios = all.entry(run.choice.descriptor.name()).or_default();
-            match model.conditions(&result.shape.gemm(), run.choice) {
+            let slower = run.ns() / predicted(&model, &result.gemm, run);
+            let Some(choice) = run.configuration.choice(Compute::F32) else { continue };
+            let ratios = all.entry(choice.descriptor.name()).or_default();
+            match model.conditions(&result.gemm, choice) {
                 Conditions { narrow: false, transposed_b: false } => ratios.plain.push(slower),
                 // What is mostly launch says nothing about blocks.
                 _ if run.ns() < LAUNCHES * table.launch_ns() => {}
@@ -131,15 +133,16 @@ mod tests {
         let (model, truth) = (Model::new(table), Model::new(truth));
         let result = |shape: Shape| {
             let run = |estimate: cuda_gemm::auto::Estimate| Run {
-                choice: estimate.choice,
+                configuration: estimate.choice.into(),
                 predicted_ns: estimate.ns,
                 samples_ms: vec![1e-6 * truth.time(&shape.gemm(), estimate.choice).unwrap().ns; 7],
                 rms_error: None,
             };
-            let runs = model.ranking(&shape.gemm(), 6).into_iter().map(run).collect();
+            let ranking = model.ranking(&shape.gemm(), 6);
             SearchResult {
-                shape,
-                runs,
+                gemm: shape.gemm(),
+                chosen: ranking[0].into(),
+                runs: ranking.into_iter().map(run).collect(),
                 wrong: Vec::new(),
                 cublas_rms_error: None,
                 not_compared: None,
@@ -158,7 +161,8 @@ mod tests {
         let mut kernels = table.kernels().to_vec();
         slow(&mut kernels[1], 1.7);
         let truth = table.with_kernels(kernels).unwrap();
-        let results = results(&table, &truth, tall_and_wide);
+        let all = results(&table, &truth, tall_and_wide);
+        let results: Vec<_> = all.iter().collect();
         let before = mean_loss(&table, &results);
         let better = calibrated(&table, &results).unwrap();
         let better = better.unwrap_or_else(|| panic!("not better"));
@@ -166,7 +170,7 @@ mod tests {
         assert!(before > 1.01 && after < 1.0 + 0.1 * (before - 1.0), "{before} {after}");
         let exceptions = |table: &Table| {
             let model = Model::new(table);
-            results.iter().filter(|result| result.exception(&model).is_some()).count()
+            results.iter().filter(|result| result.exception_by(&model).is_some()).count()
         };
         assert!(exceptions(&better) < exceptions(&table));
         // What is right stays as it is.
@@ -185,7 +189,8 @@ mod tests {
             0 => tall_and_wide(i),
             _ => Shape::new(400 * i, 8 + i / 2, 3000 - 100 * i),
         };
-        let results = results(&table, &truth, narrow);
+        let all = results(&table, &truth, narrow);
+        let results: Vec<_> = all.iter().collect();
         let better = calibrated(&table, &results).unwrap();
         let better = better.unwrap_or_else(|| panic!("not better"));
         for costs in better.kernels() {

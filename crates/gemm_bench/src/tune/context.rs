@@ -141,7 +141,7 @@ pub fn check(
     if let Some((at, _)) = first_difference(&first, &second) {
         return Ok(Err(format!("results differ between runs, at element {at}")));
     }
-    let check = reference.check(&first)?;
+    let check = reference.check_in(job.gemm().compute, &first)?;
     Ok(check.failure().map_or(Ok(check), Err))
 }
 
@@ -165,4 +165,30 @@ impl Work for InTurn<'_> {
     }
 
     fn observe(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use cuda_gemm::{Choice, Compute, DeviceChoice, find_kernel};
+
+    use super::*;
+
+    /// One for f32 does not round A and B, and is compared with what it computes.
+    #[test]
+    fn kernels_for_f32_may_compute_in_tf32() {
+        let device = Device::open(DeviceChoice::SoftSm90).unwrap();
+        let auto = device.auto().unwrap();
+        let gemm = Gemm::new(1, 64, 128).transposed(false, true).stacked(8);
+        let operands = operands(gemm.computed_in(Compute::Tf32)).unwrap();
+        let reference = reference(&operands).unwrap();
+        let mut buffers =
+            BenchmarkContext::new(&device).unwrap().buffers(&operands, L2::Warm).unwrap();
+        for kernel in ["tile_16x16x16", "tf32_split_16x128"] {
+            let descriptor = find_kernel(kernel).unwrap();
+            let choice = Choice { descriptor, splits: 1, staged: false };
+            let product = auto.product_by(*operands.gemm(), &choice.into()).unwrap();
+            let job = Job::product(product.prepare().unwrap());
+            assert!(check(&job, &mut buffers, &reference).unwrap().is_ok(), "{kernel}");
+        }
+    }
 }

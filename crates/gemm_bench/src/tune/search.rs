@@ -5,21 +5,22 @@
 //! choice is less accurate than that, the same kernel is tried with more splits, too: the
 //! accumulation length is shorter then.
 
-use cuda_gemm::auto::{Auto, Choice, Estimate, Model};
-use cuda_gemm::{Error as GemmError, Gemm};
+use cuda_gemm::auto::{Auto, Choice, Configuration, Estimate, Model, Prediction};
+use cuda_gemm::{Compute, Error as GemmError, Gemm};
 
 use super::context::{self, BenchmarkContext, TimedJob, check};
 use super::search_result::{Run, SearchResult, is_accurate};
 use crate::baseline::{Baseline, NotCompared};
 use crate::buffers::{L2, RotatingBuffers};
-use crate::candidate::{Loaded, Selection};
+use crate::candidate::{Loaded, Selection, are_wide};
 use crate::error::Error;
 use crate::job::{Job, KernelOptions};
 use crate::operands::Products;
-use crate::shape::Shape;
 
-/// How many are timed: fewer where each takes long. Operations, and candidates up to these.
-const CANDIDATES: [(f64, usize); 4] = [(2e10, 8), (5e11, 5), (5e12, 3), (f64::INFINITY, 2)];
+/// How many are timed: fewer where each takes long. Operations, and candidates up to these in f32, and in other precisions, whose costs
+/// are less exact.
+const CANDIDATES: [(f64, [usize; 2]); 4] =
+    [(2e10, [8, 24]), (5e11, [5, 16]), (5e12, [3, 6]), (f64::INFINITY, [2, 3])];
 
 /// What should take so many times as long as the fastest is not worth a try for its error.
 const SLOWEST: f64 = 1.5;
@@ -38,13 +39,19 @@ struct Candidates {
     jobs: Vec<TimedJob>,
     /// What each of these is, without times yet.
     runs: Vec<Run>,
-    wrong: Vec<(Choice, String)>,
+    wrong: Vec<(Configuration, String)>,
 }
 
 impl CandidateSearch<'_> {
     /// Times the best choices for a product in turn; why not if there is nothing to be had.
-    pub fn run(&self, shape: Shape) -> Result<Result<SearchResult, String>, Error> {
-        let gemm = shape.gemm();
+    pub fn run(&self, gemm: Gemm) -> Result<Result<SearchResult, String>, Error> {
+        let count = CANDIDATES.iter().find(|(flops, _)| gemm.flops() <= *flops);
+        let count =
+            count.map_or(1, |(_, counts)| counts[usize::from(gemm.compute != Compute::F32)]);
+        let predictions = self.auto.candidates(&gemm, count);
+        let Some(&chosen) = predictions.first() else {
+            return Ok(Err("nothing is predicted for it on this device".to_owned()));
+        };
         let operands = match context::operands(gemm) {
             Err(error @ Error::HostMemory { .. }) => return Ok(Err(error.to_string())),
             operands => operands?,
@@ -62,7 +69,7 @@ impl CandidateSearch<'_> {
                 Err(reason) => (None, Some(reason)),
             };
         let Candidates { jobs, mut runs, wrong } =
-            self.candidates(gemm, cublas_rms_error, &mut buffers[0], &reference)?;
+            self.candidates(gemm, predictions, cublas_rms_error, &mut buffers[0], &reference)?;
         if runs.is_empty() {
             return Ok(Err("every kernel is wrong".to_owned()));
         }
@@ -70,57 +77,70 @@ impl CandidateSearch<'_> {
             run.samples_ms = samples_ms;
         }
         runs.sort_by(|a, b| a.predicted_ns.total_cmp(&b.predicted_ns));
-        Ok(Ok(SearchResult { shape, runs, wrong, cublas_rms_error, not_compared }))
+        Ok(Ok(SearchResult { gemm, chosen, runs, wrong, cublas_rms_error, not_compared }))
     }
 
-    /// cuBLAS's error, if there is cuBLAS; why not if this product is not compared.
+    /// cuBLAS's error, if there is cuBLAS; why not if this product is not compared. In TF32 and 16 bits rounding decides, not the order of
+    /// sums: any kernel that is right is accurate.
     fn cublas_rms_error(
         &self,
         gemm: Gemm,
         buffers: &mut RotatingBuffers,
         reference: &Products<'_>,
     ) -> Result<Result<Option<f64>, NotCompared>, Error> {
-        let Some(cublas) = self.cublas else { return Ok(Ok(None)) };
+        let is_of_f32 = matches!(gemm.compute, Compute::F32 | Compute::Tf32x3);
+        let Some(cublas) = self.cublas.filter(|_| is_of_f32) else { return Ok(Ok(None)) };
         let candidate = cublas.prepare(gemm, KernelOptions::default(), Selection::All)?;
         let baseline = Baseline::new(&candidate, buffers, reference)?;
         Ok(baseline.map(|baseline| baseline.check.rms_error()))
     }
 
-    /// Checks the best choices; and where one of them is less accurate than cuBLAS, the same with
+    /// Checks the best choices; and where one of them is less accurate than cuBLAS in f32, the same with
     /// more splits.
     fn candidates(
         &self,
         gemm: Gemm,
+        mut predictions: Vec<Prediction>,
         cublas_rms_error: Option<f64>,
         buffers: &mut RotatingBuffers,
         reference: &Products<'_>,
     ) -> Result<Candidates, Error> {
-        let count = CANDIDATES.iter().find(|(flops, _)| gemm.flops() <= *flops);
-        let mut estimates = self.model.ranking(&gemm, count.map_or(1, |(_, count)| *count));
-        let fastest = estimates.iter().map(|estimate| estimate.ns).reduce(f64::min);
+        let fastest = predictions.iter().map(|prediction| prediction.ns).reduce(f64::min);
         let longest_ns = fastest.map_or(0.0, |ns| SLOWEST * ns);
         let (mut jobs, mut runs, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
         let mut next = 0;
-        while let Some(&Estimate { choice, ns: predicted_ns, .. }) = estimates.get(next) {
+        while let Some(&Prediction { configuration, ns: predicted_ns, .. }) = predictions.get(next)
+        {
             next += 1;
-            let job = Job::rung(self.auto.plan_choice(gemm, choice)?.prepare()?);
+            let builder = self.auto.product_by(gemm, &configuration)?;
+            let builder = if are_wide(&gemm) { builder } else { builder.any_alignment() };
+            let job = match builder.prepare() {
+                Ok(product) => Job::product(product),
+                // Copies of A and B for all candidates may not fit.
+                Err(GemmError::DeviceMemory { .. }) if !jobs.is_empty() => continue,
+                Err(error) => return Err(error.into()),
+            };
             let check = match check(&job, buffers, reference)? {
                 Ok(check) => check,
                 Err(reason) => {
-                    wrong.push((choice, reason));
+                    wrong.push((configuration, reason));
                     continue;
                 }
             };
             let rms_error = check.rms_error();
             jobs.push(TimedJob { job, on: 0 });
-            runs.push(Run { choice, predicted_ns, samples_ms: Vec::new(), rms_error });
-            if is_accurate(rms_error, cublas_rms_error) {
+            runs.push(Run { configuration, predicted_ns, samples_ms: Vec::new(), rms_error });
+            if gemm.compute != Compute::F32 || is_accurate(rms_error, cublas_rms_error) {
                 continue;
             }
-            let further = with_more_splits(self.model, &gemm, choice)
-                .filter(|further| further.ns <= longest_ns)
-                .filter(|further| estimates.iter().all(|known| known.choice != further.choice));
-            estimates.extend(further);
+            let choice = configuration.choice(gemm.compute);
+            let further = choice
+                .and_then(|choice| with_more_splits(self.model, &gemm, choice))
+                .map(Prediction::from);
+            let further = further.filter(|further| further.ns <= longest_ns).filter(|further| {
+                predictions.iter().all(|known| known.configuration != further.configuration)
+            });
+            predictions.extend(further);
         }
         Ok(Candidates { jobs, runs, wrong })
     }
@@ -173,8 +193,9 @@ mod tests {
         let reference = context::reference(&operands).unwrap();
         let mut buffers = context.buffers(&operands, L2::Warm).unwrap();
         let mut runs = |cublas_rms_error| {
-            let found =
-                search.candidates(gemm, cublas_rms_error, &mut buffers, &reference).unwrap();
+            let best = auto.candidates(&gemm, 8);
+            let found = search.candidates(gemm, best, cublas_rms_error, &mut buffers, &reference);
+            let found = found.unwrap();
             assert!(found.wrong.is_empty() && found.jobs.len() == found.runs.len());
             found.runs
         };
@@ -185,8 +206,7 @@ mod tests {
         let more = runs(Some(0.0));
         assert!(more.len() > alone.len());
         for (at, run) in more.iter().enumerate().skip(alone.len()) {
-            let before =
-                |other: &Run| other.choice.descriptor.name() == run.choice.descriptor.name();
+            let before = |other: &Run| other.configuration.kernel == run.configuration.kernel;
             assert!(more[..at].iter().any(|other| before(other) && error(run) < error(other)));
             assert!(run.predicted_ns <= SLOWEST * more[0].predicted_ns);
         }
@@ -206,11 +226,11 @@ mod tests {
             model: &model,
             cublas: baseline.first(),
         };
-        let result = search.run(Shape::new(40, 50, 30)).unwrap().unwrap();
+        let result = search.run(Gemm::new(40, 50, 30)).unwrap().unwrap();
         assert!(result.runs.iter().all(|run| run.samples_ms.len() == 1));
         assert!(result.runs.is_sorted_by(|a, b| a.predicted_ns <= b.predicted_ns));
         let whole_sum =
-            |run: &&Run| run.choice.descriptor.name() == "tile_64x64" && run.choice.splits == 1;
+            |run: &&Run| run.configuration.kernel == "tile_64x64" && run.configuration.splits == 1;
         let same = result.runs.iter().find(whole_sum).unwrap();
         assert!(result.cublas_rms_error.is_some_and(|error| Some(error) == same.rms_error));
     }

@@ -5,7 +5,8 @@
 //! than in cuBLAS. Costs know nothing of errors; exceptions do.
 
 use cuda_gemm::auto::table::{Exception, Timed};
-use cuda_gemm::auto::{Choice, Model};
+use cuda_gemm::auto::{Configuration, Model, Prediction};
+use cuda_gemm::{Compute, Gemm};
 
 use crate::baseline::NotCompared;
 use crate::shape::Shape;
@@ -20,21 +21,23 @@ const MOST_ERROR: f64 = 1.10;
 /// What came of a product that a [`Tuner`](crate::tune::Tuner) measured.
 pub struct SearchResult {
     /// The product.
-    pub shape: Shape,
+    pub gemm: Gemm,
+    /// What the costs choose, which is among the runs unless it was wrong.
+    pub chosen: Prediction,
     /// In the order of what they should have taken; at least one.
     pub runs: Vec<Run>,
-    /// Choices that were wrong, and how.
-    pub wrong: Vec<(Choice, String)>,
+    /// Configurations that were wrong, and how.
+    pub wrong: Vec<(Configuration, String)>,
     /// cuBLAS's error on the same matrices, where there is cuBLAS.
     pub cublas_rms_error: Option<f64>,
     /// Why it is not compared with the cuBLAS that there is.
     pub not_compared: Option<NotCompared>,
 }
 
-/// A choice that was timed, of [`SearchResult::runs`].
+/// A configuration that was timed, of [`SearchResult::runs`].
 pub struct Run {
     /// The kernel, and how it is launched.
-    pub choice: Choice,
+    pub configuration: Configuration,
     /// What the costs say.
     pub predicted_ns: f64,
     /// Milliseconds, in turn with the other runs.
@@ -55,8 +58,7 @@ impl Run {
     }
 
     fn timed(&self) -> Timed {
-        let Choice { descriptor, splits, staged } = self.choice;
-        Timed { kernel: descriptor, splits, staged, ns: self.ns() }
+        Timed::new(self.configuration, self.ns())
     }
 }
 
@@ -83,41 +85,53 @@ impl SearchResult {
         is_accurate(run.rms_error, self.cublas_rms_error) || !self.is_accurate()
     }
 
-    /// What these costs choose among the runs.
-    pub fn chosen(&self, model: &Model) -> &Run {
-        let time = |run: &Run| predicted(model, self.shape, run);
+    /// Its shape.
+    pub fn shape(&self) -> Shape {
+        Shape::of(&self.gemm)
+    }
+
+    /// What these costs choose among the runs, which are of a product in f32.
+    pub fn chosen_by(&self, model: &Model) -> &Run {
+        let time = |run: &Run| predicted(model, &self.gemm, run);
         let chosen = self.runs.iter().min_by(|a, b| time(a).total_cmp(&time(b)));
         chosen.expect("at least one")
     }
 
-    /// How many times as long as the fastest of all it takes what these costs choose.
+    /// How many times as long as the fastest of all it takes what these costs choose, of a product in f32.
     pub fn loss(&self, model: &Model) -> f64 {
-        self.chosen(model).ns() / fastest(self.runs.iter()).ns()
+        self.chosen_by(model).ns() / fastest(self.runs.iter()).ns()
     }
 
-    /// The fastest that is accurate enough, if these costs choose something that is not, or that is
-    /// slower by more than noise, or that was not timed. Exceptions are of single products
-    /// of matrices as they lie.
-    pub fn exception(&self, model: &Model) -> Option<Exception> {
-        let Shape { m, n, k, trans_a, trans_b, batch } = self.shape;
-        if batch != 1 || trans_a || trans_b {
-            return None;
-        }
-        let estimate = model.fastest(&self.shape.gemm())?;
+    /// How many times as long as the fastest of all it takes what the costs choose; 1 if that was not timed.
+    pub fn loss_of_chosen(&self) -> f64 {
+        let own = self.runs.iter().find(|run| run.configuration == self.chosen.configuration);
+        own.map_or(1.0, |own| own.ns() / fastest(self.runs.iter()).ns())
+    }
+
+    /// The fastest that is accurate enough, if the costs choose something that is not, or that is
+    /// slower by more than noise, or that was not timed.
+    pub fn exception(&self) -> Option<Exception> {
+        self.exception_to(self.chosen)
+    }
+
+    /// The same by other costs, of a product in f32.
+    pub fn exception_by(&self, model: &Model) -> Option<Exception> {
+        self.exception_to(model.fastest(&self.gemm)?.into())
+    }
+
+    fn exception_to(&self, chosen: Prediction) -> Option<Exception> {
         let fastest = self.fastest();
-        let instead_of = match self.runs.iter().find(|run| run.choice == estimate.choice) {
+        let own = self.runs.iter().find(|run| run.configuration == chosen.configuration);
+        let instead_of = match own {
             Some(run)
                 if !self.is_eligible(run) || is_faster(&run.samples_ms, &fastest.samples_ms) =>
             {
                 run.timed()
             }
             Some(_) => return None,
-            None => {
-                let Choice { descriptor, splits, staged } = estimate.choice;
-                Timed { kernel: descriptor, splits, staged, ns: estimate.ns }
-            }
+            None => Timed::new(chosen.configuration, chosen.ns),
         };
-        Some(Exception { m, n, k, best: fastest.timed(), instead_of })
+        Some(Exception::new(&self.gemm, fastest.timed(), instead_of))
     }
 }
 
@@ -125,9 +139,11 @@ fn fastest<'r>(runs: impl Iterator<Item = &'r Run>) -> &'r Run {
     runs.min_by(|a, b| a.ns().total_cmp(&b.ns())).expect("at least one")
 }
 
-/// What these costs say that a run takes.
-pub fn predicted(model: &Model, shape: Shape, run: &Run) -> f64 {
-    model.time(&shape.gemm(), run.choice).map_or(f64::INFINITY, |estimate| estimate.ns)
+/// What these costs say that a run of a product in f32 takes.
+pub fn predicted(model: &Model, gemm: &Gemm, run: &Run) -> f64 {
+    let choice = run.configuration.choice(Compute::F32);
+    let estimate = choice.and_then(|choice| model.time(gemm, choice));
+    estimate.map_or(f64::INFINITY, |estimate| estimate.ns)
 }
 
 /// Whether the second takes less time than the first, in pairs of samples, by more than noise.
@@ -160,28 +176,34 @@ mod tests {
 
     /// What these costs say is fastest, and others: milliseconds and rms errors.
     fn result(model: &Model, runs: &[(f64, f64)], cublas_rms_error: Option<f64>) -> SearchResult {
-        let shape = Shape::new(64, 192, 3000);
-        let ranking = model.ranking(&shape.gemm(), runs.len());
+        let gemm = Gemm::new(64, 192, 3000);
+        let ranking = model.ranking(&gemm, runs.len());
         assert_eq!(ranking.len(), runs.len());
+        let chosen = ranking[0].into();
         let run = |(estimate, &(ms, error)): (Estimate, &(f64, f64))| Run {
-            choice: estimate.choice,
+            configuration: estimate.choice.into(),
             predicted_ns: estimate.ns,
             samples_ms: vec![ms; 7],
             rms_error: Some(error),
         };
         let runs = ranking.into_iter().zip(runs).map(run).collect();
-        SearchResult { shape, runs, wrong: Vec::new(), cublas_rms_error, not_compared: None }
+        let wrong = Vec::new();
+        SearchResult { gemm, chosen, runs, wrong, cublas_rms_error, not_compared: None }
     }
 
     /// Which run is the fastest, which an exception takes, and which is left out.
     fn places(model: &Model, result: &SearchResult) -> (usize, Option<usize>, Option<usize>) {
-        let place = |choice| result.runs.iter().position(|run| run.choice == choice).unwrap();
-        let exception = result.exception(model).map(|exception| {
-            assert_eq!(place(exception.instead_of.choice()), 0);
-            place(exception.best.choice())
+        let place = |configuration| {
+            result.runs.iter().position(|run| run.configuration == configuration).unwrap()
+        };
+        let exception = result.exception_by(model).map(|exception| {
+            assert_eq!(place(exception.instead_of.configuration()), 0);
+            place(exception.best.configuration())
         });
-        let left_out = result.left_out().map(|(run, _)| place(run.choice));
-        (place(result.fastest().choice), exception, left_out)
+        let best = |exception: Exception| place(exception.best.configuration());
+        assert_eq!(result.exception().map(best), exception);
+        let left_out = result.left_out().map(|(run, _)| place(run.configuration));
+        (place(result.fastest().configuration), exception, left_out)
     }
 
     #[test]

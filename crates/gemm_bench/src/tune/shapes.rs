@@ -1,5 +1,7 @@
 //! The products that are measured themselves.
 
+use cuda_gemm::{Compute, Device, Element, Gemm};
+
 use crate::shape::{self, Shape};
 
 /// Squares: around powers of two, and odd ones.
@@ -76,8 +78,7 @@ const SHORT: [(usize, usize, usize); 16] = [
     (4203, 3001, 45),
 ];
 
-/// Strided batches of small and middling products. What is fastest for one is no exception, because
-/// those are of single products; it corrects costs.
+/// Strided batches of small and middling products.
 const BATCHES: [(usize, (usize, usize, usize)); 9] = [
     (900, (16, 16, 16)),
     (3000, (8, 8, 8)),
@@ -91,7 +92,7 @@ const BATCHES: [(usize, (usize, usize, usize)); 9] = [
 ];
 
 /// Products whose B lies as its transpose, which kernels for few rows read slower or faster than one that is not
-/// aligned. They correct costs as batches do.
+/// aligned.
 const TRANSPOSED: [(usize, usize, usize); 8] = [
     (16, 1800, 1700),
     (16, 6000, 2000),
@@ -103,19 +104,55 @@ const TRANSPOSED: [(usize, usize, usize); 8] = [
     (128, 3000, 1000),
 ];
 
+/// On tensor cores, in each of [`COMPUTES`].
+const TENSOR_CORES: [(usize, usize, usize); 10] = [
+    (16, 4096, 4096),
+    (128, 4096, 4096),
+    (512, 512, 512),
+    (1024, 1024, 1024),
+    (1536, 1536, 1536),
+    (2048, 2048, 2048),
+    (4096, 4096, 1024),
+    (3072, 3072, 3072),
+    (4096, 4096, 4096),
+    (2048, 8192, 8192),
+];
+
+/// In f16 kernels take as long as in bf16.
+const COMPUTES: [Compute; 3] = [Compute::Bf16, Compute::Tf32, Compute::Tf32x3];
+
 /// How many [`shape::random`] ones there are, of the seed.
 const RANDOM: (usize, u64) = (40, 13);
 
-/// What a trial measures.
+/// What a trial measures in f32, and on tensor cores.
 const TRIAL: [(usize, usize, usize); 3] = [(8, 8, 8), (1, 40, 130), (33, 20, 70)];
+const TRIAL_OF_TENSOR_CORES: [(usize, usize, usize); 1] = [(64, 64, 128)];
 
 fn size(shape: &Shape) -> usize {
     shape.batch * shape.m * shape.n * shape.k
 }
 
-/// The list, the small ones first.
+fn shape((m, n, k): (usize, usize, usize)) -> Shape {
+    Shape::new(m, n, k)
+}
+
+/// All products: those in f32, and those on tensor cores, where there are costs of them.
+pub fn products(device: &Device, trial: bool) -> Vec<Gemm> {
+    let mut products: Vec<_> = shapes(trial).into_iter().map(Shape::gemm).collect();
+    let info = device.info();
+    if info.capability == (9, 0) && info.tensor_maps {
+        let own: &[_] = if trial { &TRIAL_OF_TENSOR_CORES } else { &TENSOR_CORES };
+        for compute in COMPUTES {
+            let output = if compute.input().is_some() { compute.element() } else { Element::F32 };
+            let in_compute = |sizes| shape(sizes).gemm().computed_in(compute).stored_as(output);
+            products.extend(own.iter().copied().map(in_compute));
+        }
+    }
+    products
+}
+
+/// Those in f32, the small ones first.
 pub fn shapes(trial: bool) -> Vec<Shape> {
-    let shape = |(m, n, k)| Shape::new(m, n, k);
     if trial {
         return TRIAL.map(shape).to_vec();
     }

@@ -1,19 +1,18 @@
 //! The steps of a tuning: kernels' costs, searches, calibration, exceptions.
 
-use std::collections::BTreeMap;
-
 use cuda_gemm::auto::table::{Costs, Measured};
-use cuda_gemm::auto::{Choice, Model, Table};
+use cuda_gemm::auto::{Configuration, Model, Table};
 use cuda_gemm::kernels::{KernelAbi, KernelDescriptor, LADDER, TILES};
-use cuda_gemm::{Compute, Device, find_kernel};
+use cuda_gemm::{Compute, Device, Gemm, find_kernel};
 
 use super::context::BenchmarkContext;
 use super::search::CandidateSearch;
 use super::search_result::SearchResult;
-use super::{calibrate, costs, shapes, tensor_cores};
+use super::{calibrate, costs, shapes};
 use crate::baseline::{self, NotCompared};
 use crate::error::Error;
 use crate::shape::Shape;
+use crate::stats;
 
 /// Rungs of one launch per product that are worth a try beside the tiles.
 const RUNGS: [&str; 2] = ["warptile", "async_copy"];
@@ -58,24 +57,6 @@ pub enum Progress<'a> {
         /// The table of all kernels so far.
         table: &'a Table,
     },
-    /// A kernel for tensor cores is wrong for a product, and not measured there.
-    WrongTensorCore {
-        /// The kernel.
-        kernel: &'static str,
-        /// M, N and K.
-        product: [usize; 3],
-        /// What is wrong.
-        mistake: &'a str,
-    },
-    /// A kernel for tensor cores was measured.
-    TensorCore {
-        /// The kernel.
-        kernel: &'static str,
-        /// For so many products.
-        products: usize,
-        /// How many times as long it takes as what was measured on an H200 says, next to the one where that is least.
-        factor: f64,
-    },
     /// Nothing is compared with cuBLAS: why not.
     NoBaseline(&'a Error),
     /// This product is not compared with cuBLAS: why not.
@@ -91,8 +72,8 @@ pub enum Progress<'a> {
     WrongChoice {
         /// The product.
         shape: Shape,
-        /// The choice.
-        choice: Choice,
+        /// The kernel, and how it is launched.
+        configuration: Configuration,
         /// What is wrong.
         reason: &'a str,
     },
@@ -100,8 +81,6 @@ pub enum Progress<'a> {
     Product {
         /// What came of it.
         result: &'a SearchResult,
-        /// What the costs say.
-        model: &'a Model,
         /// Whether the costs mislead.
         is_exception: bool,
         /// The table, with the exceptions so far.
@@ -117,7 +96,7 @@ pub struct Tuning {
     pub results: Vec<SearchResult>,
     /// How many kernels and choices were wrong.
     pub wrong: usize,
-    /// How many times as long as the fastest it takes what the measured costs choose, in the
+    /// How many times as long as the fastest it takes what the costs choose, as they were measured, in the
     /// geometric mean over the products.
     pub measured_loss: f64,
     /// The same of corrected costs, if they choose better.
@@ -142,7 +121,7 @@ pub struct Tuning {
 /// let device = Device::open(DeviceChoice::Soft)?;
 /// let tuning = Tuner::new(&device)?.run(Effort::Trial, |progress| {
 ///     if let Progress::Product { result, .. } = progress {
-///         println!("{}: {:.0} ns", result.shape, result.fastest().ns());
+///         println!("{}: {:.0} ns", result.shape(), result.fastest().ns());
 ///     }
 ///     Ok::<_, Error>(())
 /// })?;
@@ -178,32 +157,97 @@ impl Tuner {
     ) -> Result<Tuning, E> {
         let before = self.context.ffma_gflops()?;
         let kernels = kernels(effort)?;
-        let tensor_cores = tensor_cores::products(&self.context.device, effort == Effort::Trial);
-        let of_tensor_cores: usize = tensor_cores.iter().map(|(_, products)| products.len()).sum();
-        let total = kernels.len() + of_tensor_cores + shapes::shapes(effort == Effort::Trial).len();
+        let products = shapes::products(&self.context.device, effort == Effort::Trial);
+        let total = kernels.len() + products.len();
         let mut run =
             Steps { context: &self.context, wrong: 0, report: &mut report, done: 0, total };
         let table = run.costs(&kernels)?;
-        let table = run.tensor_cores(table, &tensor_cores)?;
-        let results = run.search(&table, effort)?;
+        let (results, _) = run.search(&table, &products)?;
         let wrong = run.wrong;
         let after = self.context.ffma_gflops()?;
 
-        let measured_loss = calibrate::mean_loss(&table, &results);
-        let calibrated = calibrate::calibrated(&table, &results)?;
+        // The table has no costs of others.
+        let is_of_f32 = |result: &&SearchResult| result.gemm.compute == Compute::F32;
+        let of_f32: Vec<_> = results.iter().filter(is_of_f32).collect();
+        let measured_loss = calibrate::mean_loss(&table, &of_f32);
+        let calibrated = calibrate::calibrated(&table, &of_f32)?;
         let is_better = calibrated.is_some();
         let table = with_exceptions(calibrated.unwrap_or(table), &results)?;
-        let corrected_loss = is_better.then(|| calibrate::mean_loss(&table, &results));
+        let corrected_loss = is_better.then(|| calibrate::mean_loss(&table, &of_f32));
         let ffma_gflops = before.zip(after).map(|(before, after)| [before, after]);
         Ok(Tuning { table, results, wrong, measured_loss, corrected_loss, ffma_gflops })
+    }
+
+    /// Measures these products alone, each as it says, and gives the table an [`Exception`](cuda_gemm::auto::table::Exception) for each that its costs mislead
+    /// about: a program that has the same products again and again may name them here once.
+    ///
+    /// ```
+    /// use cuda_gemm::{Compute, Device, DeviceChoice, Gemm};
+    /// use gemm_bench::Error;
+    /// use gemm_bench::tune::{Effort, Tuner};
+    ///
+    /// # fn main() -> Result<(), Error> {
+    /// let device = Device::open(DeviceChoice::SoftSm90)?;
+    /// let tuner = Tuner::new(&device)?;
+    /// // On a GPU: `Table::nearest(device.info())?`, or what `host tune` wrote.
+    /// let table = tuner.run(Effort::Trial, |_| Ok::<_, Error>(()))?.table;
+    /// let layer = Gemm::new(16, 64, 256).computed_in(Compute::Bf16);
+    /// let tuning = tuner.products(&table, &[layer], |_| Ok::<_, Error>(()))?;
+    /// let fastest = tuning.results[0].fastest();
+    /// println!("{}: {:.0} ns", fastest.configuration, fastest.ns());
+    /// let auto = device.auto_by(&tuning.table)?;
+    /// assert!(auto.product(layer)?.prepare().is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// That of `report`; otherwise [`Error::TableOfAnother`] if the table is another device's, those of [`Gemm::validate`] and [`Table::with_product`],
+    /// [`Error::NothingMeasured`], a fault of a kernel, or [`cuda_gemm::Error::Driver`].
+    pub fn products<E: From<Error>>(
+        &self,
+        table: &Table,
+        products: &[Gemm],
+        mut report: impl FnMut(Progress<'_>) -> Result<(), E>,
+    ) -> Result<Tuning, E> {
+        let (own, name) = (&self.context.device.info().name, &table.device().name);
+        if own != name {
+            let (device, table) = (own.clone(), name.clone());
+            return Err(Error::TableOfAnother { device, table }.into());
+        }
+        for gemm in products {
+            gemm.validate().map_err(Error::from)?;
+            // Those that cannot be in a table are refused before any is measured.
+            table.with_product(gemm, None).map_err(Error::from)?;
+        }
+        let before = self.context.ffma_gflops()?;
+        let total = products.len();
+        let mut run =
+            Steps { context: &self.context, wrong: 0, report: &mut report, done: 0, total };
+        let (results, table) = run.search(table, products)?;
+        let wrong = run.wrong;
+        if results.is_empty() {
+            return Err(Error::NothingMeasured { count: products.len() }.into());
+        }
+        let after = self.context.ffma_gflops()?;
+        let losses: Vec<_> = results.iter().map(SearchResult::loss_of_chosen).collect();
+        let measured_loss = stats::geometric_mean(&losses).unwrap_or(1.0);
+        let ffma_gflops = before.zip(after).map(|(before, after)| [before, after]);
+        Ok(Tuning { table, results, wrong, measured_loss, corrected_loss: None, ffma_gflops })
     }
 }
 
 /// The table, with exceptions for products that its costs mislead about.
 fn with_exceptions(table: Table, results: &[SearchResult]) -> Result<Table, Error> {
     let model = Model::new(&table);
-    let exceptions = results.iter().filter_map(|result| result.exception(&model)).collect();
-    Ok(table.with_exceptions(exceptions)?)
+    let exception = |result: &SearchResult| match result.gemm.compute {
+        Compute::F32 => result.exception_by(&model),
+        _ => result.exception(),
+    };
+    results
+        .iter()
+        .try_fold(table, |table, result| Ok(table.with_product(&result.gemm, exception(result))?))
 }
 
 /// What is measured: the tiles, and rungs that may be faster where they fit.
@@ -281,65 +325,12 @@ impl<R> Steps<'_, R> {
         Ok(table.ok_or(Error::NothingMeasured { count: kernels.len() })?)
     }
 
-    /// Measures kernels for tensor cores.
-    fn tensor_cores<E: From<Error>>(
-        &mut self,
-        table: Table,
-        products: &[(Compute, &[[usize; 3]])],
-    ) -> Result<Table, E>
-    where
-        R: FnMut(Progress<'_>) -> Result<(), E>,
-    {
-        let Self { context, .. } = *self;
-        let auto = context.device.auto_by(&table).map_err(Error::from)?;
-        let mut all = Vec::new();
-        let wrong_before = self.wrong;
-        for (compute, products) in products {
-            let mut of_compute = tensor_cores::Factors::new(*compute);
-            for product in *products {
-                self.step()?;
-                let wrong = match of_compute.measure(context, &auto, *product) {
-                    Ok(wrong) => wrong,
-                    // There is too little memory.
-                    Err(
-                        Error::HostMemory { .. }
-                        | Error::Gemm(cuda_gemm::Error::DeviceMemory { .. }),
-                    ) => continue,
-                    Err(error) => return Err(error.into()),
-                };
-                for (kernel, mistake) in wrong {
-                    self.wrong += 1;
-                    let (product, mistake) = (*product, &mistake[..]);
-                    (self.report)(Progress::WrongTensorCore { kernel, product, mistake })?;
-                }
-            }
-            all.extend(of_compute.of_kernels());
-        }
-        if self.wrong > wrong_before {
-            // A kernel without a factor would be preferred.
-            return Ok(table);
-        }
-        let (mut device, mut factors) = (table.device().clone(), BTreeMap::new());
-        for (kernel, products, factor) in all {
-            let name = kernel.name();
-            (self.report)(Progress::TensorCore { kernel: name, products, factor })?;
-            match kernel {
-                tensor_cores::Kernel::Half(kernel, _) => device.add_tensor_core(kernel),
-                tensor_cores::Kernel::F32(kernel) => device.add(kernel),
-            }
-            factors.insert(name.to_owned(), factor);
-        }
-        let table =
-            table.with_device(device).and_then(|table| table.with_tensor_core_factors(factors));
-        Ok(table.map_err(Error::from)?)
-    }
-
-    /// Measures products; each table that it reports has the exceptions so far.
+    /// Measures products; each table that it reports has the exceptions so far, and the last one is returned.
     fn search<E: From<Error>>(
         &mut self,
         table: &Table,
-        effort: Effort,
-    ) -> Result<Vec<SearchResult>, E>
+        products: &[Gemm],
+    ) -> Result<(Vec<SearchResult>, Table), E>
     where
         R: FnMut(Progress<'_>) -> Result<(), E>,
     {
@@ -362,11 +353,12 @@ impl<R> Steps<'_, R> {
             model: &model,
             cublas: cublas.as_ref(),
         };
-        let mut exceptions = Vec::new();
+        let mut table = table.clone();
         let mut results = Vec::new();
-        for shape in shapes::shapes(effort == Effort::Trial) {
+        for gemm in products {
             self.step()?;
-            let result = match search.run(shape)? {
+            let shape = Shape::of(gemm);
+            let result = match search.run(*gemm)? {
                 Ok(result) => result,
                 Err(reason) => {
                     (self.report)(Progress::NotMeasured { shape, reason: &reason })?;
@@ -376,20 +368,18 @@ impl<R> Steps<'_, R> {
             if let Some(reason) = &result.not_compared {
                 (self.report)(Progress::NotCompared(reason))?;
             }
-            for (choice, reason) in &result.wrong {
+            for (configuration, reason) in &result.wrong {
                 self.wrong += 1;
-                (self.report)(Progress::WrongChoice { shape, choice: *choice, reason })?;
+                let configuration = *configuration;
+                (self.report)(Progress::WrongChoice { shape, configuration, reason })?;
             }
-            let exception = result.exception(&model);
+            let exception = result.exception();
             let is_exception = exception.is_some();
-            exceptions.extend(exception);
-            let table = table.with_exceptions(exceptions.clone()).map_err(Error::from)?;
-            let product =
-                Progress::Product { result: &result, model: &model, is_exception, table: &table };
-            (self.report)(product)?;
+            table = table.with_product(gemm, exception).map_err(Error::from)?;
+            (self.report)(Progress::Product { result: &result, is_exception, table: &table })?;
             results.push(result);
         }
-        Ok(results)
+        Ok((results, table))
     }
 }
 
@@ -408,7 +398,7 @@ mod tests {
                     kernels.push(costs.kernel.name());
                     assert_eq!(table.kernels().len(), kernels.len());
                 }
-                Progress::Product { result, .. } => products.push(result.shape),
+                Progress::Product { result, .. } => products.push(result.shape()),
                 Progress::Step { done, total } => {
                     assert_eq!(done, steps);
                     steps += 1;
@@ -427,32 +417,41 @@ mod tests {
     }
 
     #[test]
-    fn kernels_for_tensor_cores_have_factors() {
+    fn products_on_tensor_cores_are_measured_too() {
         let device = Device::open(DeviceChoice::SoftSm90).unwrap();
-        let mut measured = Vec::new();
-        let tuning = Tuner::new(&device).unwrap().run(Effort::Trial, |progress| {
-            if let Progress::TensorCore { kernel, products, factor } = progress {
-                measured.push(kernel.to_owned());
-                assert!(products == 1 && factor > 0.0);
-            }
-            assert!(!matches!(progress, Progress::WrongTensorCore { .. }));
-            Ok::<_, Error>(())
-        });
-        let table = tuning.unwrap().table;
-        measured.sort_unstable();
-        assert!(measured.len() > 2 && table.tensor_core_factors().keys().eq(&measured));
-        assert!(table.changes().is_empty());
-        let auto = device.auto_by(&table).unwrap();
-        for (compute, prefix) in
-            [(Compute::Bf16, "wgmma"), (Compute::Tf32, "tf32_"), (Compute::Tf32x3, "tf32x3_")]
-        {
-            let own =
-                table.tensor_core_factors().iter().filter(|(name, _)| name.starts_with(prefix));
-            let least = own.map(|(_, factor)| *factor).fold(f64::INFINITY, f64::min);
-            assert!((least - 1.0).abs() < 1e-6, "{compute}: they are next to the least");
-            let basis = auto.basis_for(compute);
-            assert!(basis.contains("with factors that were measured on this device"), "{basis}");
+        let tuner = Tuner::new(&device).unwrap();
+        let tuning = tuner.run(Effort::Trial, |_| Ok::<_, Error>(())).unwrap();
+        assert_eq!(tuning.wrong, 0);
+        for compute in [Compute::Bf16, Compute::Tf32, Compute::Tf32x3] {
+            let own = tuning.results.iter().find(|result| result.gemm.compute == compute);
+            let runs = &own.unwrap().runs;
+            assert!(runs.len() > 1 && runs.iter().all(|run| run.samples_ms.len() == 1));
         }
+        let batch = Gemm::new(1, 64, 128).transposed(false, true).stacked(8);
+        let products = [batch.computed_in(Compute::Tf32), batch.computed_in(Compute::F16)];
+        let more = tuner.products(&tuning.table, &products, |_| Ok::<_, Error>(())).unwrap();
+        assert_eq!((more.results.len(), more.wrong), (2, 0));
+        assert!(more.measured_loss >= 1.0 && more.corrected_loss.is_none());
+    }
+
+    #[test]
+    fn products_that_a_table_cannot_have_are_refused_first() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let tuner = Tuner::new(&device).unwrap();
+        let products = |table: &Table, gemm: Gemm| {
+            let result =
+                tuner.products(table, &[gemm], |_| Err(Error::NothingMeasured { count: 9 }));
+            result.err().unwrap().to_string()
+        };
+        let other = &Table::built_in().unwrap()[0];
+        let refused = products(other, Gemm::new(8, 8, 8));
+        assert!(refused.contains("measure a table of that first"), "{refused}");
+        let name = device.info().name.clone();
+        let own = other.with_device(Measured { name, ..other.device().clone() }).unwrap();
+        let shared = products(&own, Gemm::new(8, 8, 8).batched(2, [64, 0, 65]));
+        assert!(shared.contains("exceptions are of"), "{shared}");
+        let wrong = products(&own, Gemm::new(8, 8, 8).leading_dimensions(4, 8, 8));
+        assert!(wrong.contains("lda"), "{wrong}");
     }
 
     #[test]

@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use host::Shape;
+
+use crate::commands::product::ProductArgs;
 use crate::io::device::DeviceArg;
 
 #[derive(Debug, clap::Args)]
@@ -10,6 +13,22 @@ pub struct TuneArgs {
     /// table is replaced.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+
+    /// Measure these products alone, and add to a table what is fastest for each, where its costs mislead: shapes, separated by
+    /// commas, as `host bench --sizes` takes them.
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', allow_hyphen_values = true)]
+    pub sizes: Vec<Shape>,
+
+    /// The same for shapes from a file, as `host bench --shapes` takes it.
+    #[arg(long, value_name = "FILE")]
+    pub shapes: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub product: ProductArgs,
+
+    /// The table to add products to [default: the one that --out names, if there is one; otherwise the one built in].
+    #[arg(long, value_name = "FILE")]
+    pub table: Option<PathBuf>,
 
     /// Where to run: auto takes a GPU. A table of a software device's times is for a trial alone.
     #[arg(long, value_enum, default_value_t)]
@@ -21,10 +40,10 @@ pub struct TuneArgs {
     pub save: Option<PathBuf>,
 
     /// Measure nothing: have this table say that the PTX of kernels has changed since.
-    #[arg(long, value_name = "TABLE", conflicts_with_all = ["out", "device", "save", "quick"])]
+    #[arg(long, value_name = "TABLE", conflicts_with_all = ["out", "device", "save", "quick", "sizes", "shapes", "table"])]
     pub accept: Option<PathBuf>,
 
     /// A few kernels and tiny shapes, to see that it works.
-    #[arg(long, hide = true)]
+    #[arg(long, hide = true, conflicts_with_all = ["sizes", "shapes", "table"])]
     pub quick: bool,
 }

@@ -1,17 +1,20 @@
 //! The parts of a table, as they are in JSON.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use kernels_gpu::{KernelDescriptor, TensorCoreDescriptor};
+use kernels_gpu::{KernelDescriptor, TENSOR_CORE, TensorCoreDescriptor};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::auto::choice::Choice;
+use crate::auto::configuration::Configuration;
 use crate::auto::digests;
+use crate::auto::product_key::ProductKey;
 use crate::device::{Device, Peak};
 use crate::environment::Environment;
 use crate::error::Error;
+use crate::gemm::{Compute, Gemm};
 use crate::launch::find_kernel;
 
 /// A [`Table`](crate::Table) before it is checked, and in JSON.
@@ -23,8 +26,6 @@ pub(super) struct Parts {
     pub(super) copy_gbytes: f64,
     pub(super) kernels: Vec<Costs>,
     pub(super) exceptions: Vec<Exception>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) tensor_core_factors: BTreeMap<String, f64>,
 }
 
 /// Where and with what a [`Table`](crate::Table) was measured.
@@ -122,32 +123,70 @@ impl Pace {
     }
 }
 
-/// A product of densely stored matrices, with what was measured to be fastest. Both kernels are
+/// A product of densely stored matrices, with what was measured to be fastest. In f32 both kernels are
 /// among those that the table has costs of.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exception {
+    /// What it is computed in.
+    #[serde(
+        default,
+        skip_serializing_if = "is_default",
+        serialize_with = "compute_name",
+        deserialize_with = "compute_by_name"
+    )]
+    pub compute: Compute,
     /// Rows of A and C.
     pub m: usize,
     /// Columns of B and C.
     pub n: usize,
     /// Columns of A, rows of B.
     pub k: usize,
+    /// Whether A lies transposed.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub trans_a: bool,
+    /// Whether B lies transposed.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub trans_b: bool,
+    /// How many products there are, whose matrices lie one below the other.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub batch: usize,
     /// The fastest that is as accurate as cuBLAS, or nearly.
     pub best: Timed,
     /// What the costs say is fastest; its time is what they say where it was not measured.
     pub instead_of: Timed,
 }
 
-/// A choice and its time.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+fn one() -> usize {
+    1
+}
+
+fn is_one(count: &usize) -> bool {
+    *count == one()
+}
+
+/// A kernel's name, which is not a part of the JSON: serde would take a `&str` for one.
+type KernelName = &'static str;
+
+/// A configuration and its time.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Timed {
-    /// The kernel.
-    #[serde(serialize_with = "name", deserialize_with = "by_name")]
-    pub kernel: &'static KernelDescriptor,
-    /// Blocks that share each tile of C.
+    /// The kernel's name.
+    #[serde(deserialize_with = "any_kernel")]
+    pub kernel: KernelName,
+    /// Parts of K, each for blocks of their own.
     pub splits: u32,
+    /// See [`Configuration::clusters`].
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub clusters: Option<u32>,
+    /// See [`Configuration::blocks_per_multiprocessor`].
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub blocks_per_multiprocessor: Option<u32>,
     /// Whether A and B are copied first.
     #[serde(default, rename = "packed")]
     pub staged: bool,
@@ -188,17 +227,93 @@ impl Measured {
         self.ptx_sha256.extend(digests::of_kernel(self.capability, kernel));
     }
 
+    /// The same of a kernel for matrices of any type, by its name; an unknown name adds nothing.
+    pub fn add_by_name(&mut self, name: &str) {
+        match TENSOR_CORE.iter().find(|known| known.name() == name) {
+            Some(kernel) => self.add_tensor_core(kernel),
+            None => {
+                if let Ok(kernel) = find_kernel(name) {
+                    self.add(kernel);
+                }
+            }
+        }
+    }
+
     /// The same of a kernel for tensor cores in 16 bits, which is measured in bf16.
     pub fn add_tensor_core(&mut self, kernel: &TensorCoreDescriptor) {
         self.ptx_sha256.extend(digests::digest(self.capability, kernel.name()));
     }
 }
 
-impl Timed {
-    /// Without the time.
-    pub fn choice(&self) -> Choice {
-        Choice { descriptor: self.kernel, splits: self.splits, staged: self.staged }
+impl Exception {
+    /// That of a product, of which precision, sizes, transposes and batch count; products that are one of more rows are that one.
+    pub fn new(gemm: &Gemm, best: Timed, instead_of: Timed) -> Self {
+        let Gemm { compute, m, n, k, trans_a, trans_b, batch, .. } = gemm.canonical();
+        Self { compute, m, n, k, trans_a, trans_b, batch, best, instead_of }
     }
+
+    /// The product.
+    pub fn gemm(&self) -> Gemm {
+        let Self { compute, m, n, k, trans_a, trans_b, batch, .. } = *self;
+        let gemm = Gemm::new(m, n, k).transposed(trans_a, trans_b).computed_in(compute);
+        if batch == 1 { gemm } else { gemm.stacked(batch) }
+    }
+
+    /// Of what products it holds.
+    pub(in crate::auto) fn key(&self) -> Option<ProductKey> {
+        ProductKey::of(&self.gemm())
+    }
+}
+
+/// In words, as in `bf16 10*64x64x256:TN`.
+impl fmt::Display for Exception {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { compute, m, n, k, trans_a, trans_b, batch, .. } = *self;
+        if compute != Compute::F32 {
+            write!(f, "{compute} ")?;
+        }
+        if batch != 1 {
+            write!(f, "{batch}*")?;
+        }
+        write!(f, "{m}x{n}x{k}")?;
+        let op = |trans: bool| if trans { 'T' } else { 'N' };
+        match (trans_a, trans_b) {
+            (false, false) => Ok(()),
+            (a, b) => write!(f, ":{}{}", op(a), op(b)),
+        }
+    }
+}
+
+impl Timed {
+    /// A configuration that took so many nanoseconds.
+    pub fn new(configuration: Configuration, ns: f64) -> Self {
+        let Configuration { kernel, splits, clusters, blocks_per_multiprocessor, staged } =
+            configuration;
+        Self { kernel, splits, clusters, blocks_per_multiprocessor, staged, ns }
+    }
+
+    /// Without the time.
+    pub fn configuration(&self) -> Configuration {
+        let Self { kernel, splits, clusters, blocks_per_multiprocessor, staged, .. } = *self;
+        Configuration { kernel, splits, clusters, blocks_per_multiprocessor, staged }
+    }
+}
+
+fn compute_name<S: Serializer>(compute: &Compute, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(compute.name())
+}
+
+fn compute_by_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Compute, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+}
+
+/// The name of a kernel for matrices of any type.
+fn any_kernel<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static str, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    if let Some(known) = TENSOR_CORE.iter().find(|known| known.name() == name) {
+        return Ok(known.name());
+    }
+    find_kernel(&name).map(KernelDescriptor::name).map_err(D::Error::custom)
 }
 
 fn name<S: Serializer>(

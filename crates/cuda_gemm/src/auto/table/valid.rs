@@ -3,17 +3,16 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use kernels_gpu::{KernelAbi, TENSOR_CORE, TF32};
+use kernels_gpu::{TENSOR_CORE, TF32};
 
 use super::parts::{Costs, Exception, Measured, Pace, Parts, Timed};
-use crate::gemm::Gemm;
 
 /// The most blocks that a multiprocessor holds at once, on every device.
 const MOST_RESIDENT: usize = 32;
 
 /// What is wrong with a table, if anything is.
 pub(super) fn check(table: &Parts) -> Result<(), String> {
-    let Parts { device, launch_ns, copy_gbytes, kernels, exceptions, tensor_core_factors } = table;
+    let Parts { device, launch_ns, copy_gbytes, kernels, exceptions } = table;
     check_device(device)?;
     positive("launch_ns", *launch_ns)?;
     positive("copy_gbytes", *copy_gbytes)?;
@@ -28,21 +27,12 @@ pub(super) fn check(table: &Parts) -> Result<(), String> {
             return Err(format!("there are two `{name}`"));
         }
     }
-    for (name, factor) in tensor_core_factors {
-        let place = format!("tensor_core_factors.{name}");
-        let half = TENSOR_CORE.iter().map(|kernel| kernel.name());
-        if !half.chain(TF32.iter().map(|kernel| kernel.name())).any(|known| known == name) {
-            return Err(format!("`{place}`: there is no such kernel for tensor cores"));
-        }
-        positive(place, *factor)?;
-    }
     let mut products = HashSet::new();
     for exception in exceptions {
-        let Exception { m, n, k, .. } = *exception;
-        check_exception(exception, &names)
-            .map_err(|reason| format!("exception {m}x{n}x{k}: {reason}"))?;
-        if !products.insert([m, n, k]) {
-            return Err(format!("there are two exceptions {m}x{n}x{k}"));
+        check_exception(exception, device, &names)
+            .map_err(|reason| format!("exception {exception}: {reason}"))?;
+        if !products.insert(exception.key()) {
+            return Err(format!("there are two exceptions {exception}"));
         }
     }
     Ok(())
@@ -100,23 +90,41 @@ fn check_costs(costs: &Costs, device: &Measured) -> Result<(), String> {
     positive("transposed_b", costs.transposed_b)
 }
 
-fn check_exception(exception: &Exception, kernels: &HashSet<&str>) -> Result<(), String> {
-    let Exception { m, n, k, best, instead_of } = exception;
-    Gemm::new(*m, *n, *k).validate().map_err(|error| error.to_string())?;
+fn check_exception(
+    exception: &Exception,
+    device: &Measured,
+    kernels: &HashSet<&str>,
+) -> Result<(), String> {
+    let Exception { compute, best, instead_of, .. } = exception;
+    exception.gemm().validate().map_err(|error| error.to_string())?;
     for (which, timed) in [("best", best), ("instead_of", instead_of)] {
-        let Timed { kernel, splits, staged, ns } = timed;
-        let name = kernel.name();
-        at_least_1(format_args!("{which}.splits"), *splits)?;
-        if (*splits > 1 || *staged) && kernel.abi() != KernelAbi::SplitK {
-            return Err(format!("`{which}`: `{name}` takes neither splits nor copies"));
+        let Timed { kernel, splits, clusters, blocks_per_multiprocessor, ns, .. } = *timed;
+        at_least_1(format_args!("{which}.splits"), splits)?;
+        for (what, count) in
+            [("clusters", clusters), ("blocks_per_multiprocessor", blocks_per_multiprocessor)]
+        {
+            at_least_1(format_args!("{which}.{what}"), count.unwrap_or(1))?;
         }
-        positive(format_args!("{which}.ns"), *ns)?;
+        positive(format_args!("{which}.ns"), ns)?;
+        if let Some(reason) = timed.configuration().refusal(*compute) {
+            return Err(format!("`{which}`: {reason}"));
+        }
         // So that it has digests, and runs on the device.
-        if !kernels.contains(name) {
-            return Err(format!("`{which}`: `{name}` is not among the table's `kernels`"));
+        let is_for_tensor_cores = tensor_core_kernels().any(|known| known == kernel);
+        if !is_for_tensor_cores && !kernels.contains(kernel) {
+            return Err(format!("`{which}`: `{kernel}` is not among the table's `kernels`"));
+        }
+        if is_for_tensor_cores && !device.ptx_sha256.contains_key(kernel) {
+            return Err(format!("`{which}`: `{kernel}` is not in the device's `ptx_sha256`"));
         }
     }
     Ok(())
+}
+
+/// The names of all kernels for tensor cores.
+fn tensor_core_kernels() -> impl Iterator<Item = &'static str> {
+    let half = TENSOR_CORE.iter().map(|kernel| kernel.name());
+    half.chain(TF32.iter().map(|kernel| kernel.name()))
 }
 
 /// What no measurement is below or above, so that no sum or quotient of some is infinite.

@@ -28,20 +28,14 @@ pub(super) fn has(kernel: &KernelDescriptor) -> bool {
     lie.into_iter().all(|(is_b, transposed)| kernel.reads(is_b, transposed) == Reads::Anywhere)
 }
 
-/// Microseconds of a product by one of them, with a factor on what the multiprocessors do.
-pub(super) fn time(
-    gemm: &Gemm,
-    kernel: &KernelDescriptor,
-    splits: usize,
-    gpu: Gpu,
-    factor: f64,
-) -> f64 {
+/// Microseconds of a product by one of them.
+pub(super) fn time(gemm: &Gemm, kernel: &KernelDescriptor, splits: usize, gpu: Gpu) -> f64 {
     let Busiest { blocks: most, steps, splits } = Busiest::new(gemm, kernel, splits, gpu);
     let [alone, shared] = STEP;
     let at_once = |count: usize| steps as f64 * alone.max(count as f64 * shared);
     let rest = if most.is_multiple_of(RESIDENT) { 0.0 } else { at_once(most % RESIDENT) };
     let steps = (most / RESIDENT) as f64 * at_once(RESIDENT) + rest;
-    let busy = factor * (steps + most as f64 * TILE);
+    let busy = steps + most as f64 * TILE;
     let both = overlapped(busy, gemm.bytes() as f64 / (gpu.memory * MEMORY), POWER);
     let [reduction, part] = REDUCTION;
     LAUNCH + both + if splits > 1 { reduction + part * splits as f64 } else { 0.0 }

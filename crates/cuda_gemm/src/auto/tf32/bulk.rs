@@ -90,14 +90,8 @@ pub(super) fn copy(kernel: &KernelDescriptor, bytes: f64) -> f64 {
     launch + bytes / rate
 }
 
-/// Microseconds of a product by one of them, without copies of A and B, and with a factor on what the multiprocessors do.
-pub(super) fn time(
-    gemm: &Gemm,
-    kernel: &KernelDescriptor,
-    splits: usize,
-    gpu: Gpu,
-    factor: f64,
-) -> f64 {
+/// Microseconds of a product by one of them, without copies of A and B.
+pub(super) fn time(gemm: &Gemm, kernel: &KernelDescriptor, splits: usize, gpu: Gpu) -> f64 {
     let known = COSTS.iter().find(|costs| costs.kernel.name() == kernel.name());
     let costs = known.expect("each has costs");
     let Costs { step, step_of_two, tile: of_tile, part, least_step, .. } = *costs;
@@ -108,13 +102,13 @@ pub(super) fn time(
     let store =
         if has_sectors { 0.0 } else { unaligned_c * f64::from(tile.bm * tile.bn) / LARGEST };
     let of_tile = of_tile + store;
-    let of = |count: usize, step: f64| factor * count as f64 * (steps as f64 * step + of_tile);
+    let of = |count: usize, step: f64| count as f64 * (steps as f64 * step + of_tile);
     let busy = match step_of_two {
         Some(of_two) => of(most / 2, of_two) + of(most % 2, step),
         None => of(most, step),
     };
     let both = overlapped(busy, gemm.bytes() as f64 / (gpu.memory * memory), power);
-    let tensor_cores = factor * most as f64 * steps as f64 * least_step;
+    let tensor_cores = most as f64 * steps as f64 * least_step;
     let reduction = if splits > 1 { REDUCTION + part * splits as f64 } else { 0.0 };
     launch + both.max(tensor_cores) + reduction
 }

@@ -37,6 +37,7 @@ impl TensorCoreKernel {
             gemm,
             stream,
             asked: Asked::default(),
+            chosen: Asked::default(),
             any_alignment: false,
             for_any_alignment: None,
         }
@@ -51,9 +52,11 @@ pub struct TensorCoreBuilder {
     gemm: Gemm,
     stream: Stream,
     asked: Asked,
+    /// What was chosen with the kernel, for a caller who asks for nothing.
+    chosen: Asked,
     any_alignment: bool,
-    /// The kernel to take in place of the other one with `any_alignment`.
-    for_any_alignment: Option<TensorCoreKernel>,
+    /// The kernel to take in place of the other one with `any_alignment`, and what was chosen with it.
+    for_any_alignment: Option<(TensorCoreKernel, Asked)>,
 }
 
 impl TensorCoreBuilder {
@@ -94,13 +97,18 @@ impl TensorCoreBuilder {
     ///
     /// A kernel that [`Auto::product`](crate::Auto::product) has chosen is the one for the product's own leading dimensions then.
     pub fn any_alignment(self) -> Self {
-        let kernel = self.for_any_alignment.clone().unwrap_or(self.kernel);
-        Self { kernel, any_alignment: true, ..self }
+        let (kernel, chosen) = self.for_any_alignment.clone().unwrap_or((self.kernel, self.chosen));
+        Self { kernel, chosen, any_alignment: true, ..self }
     }
 
-    /// With another kernel for rows that begin anywhere.
-    pub(crate) fn for_any_alignment(self, kernel: TensorCoreKernel) -> Self {
-        Self { for_any_alignment: Some(kernel), ..self }
+    /// Divided so, unless the caller asks for something.
+    pub(crate) fn divided(self, chosen: Asked) -> Self {
+        Self { chosen, ..self }
+    }
+
+    /// With another kernel for rows that begin anywhere, and the division that was chosen with it.
+    pub(crate) fn for_any_alignment(self, kernel: TensorCoreKernel, chosen: Asked) -> Self {
+        Self { for_any_alignment: Some((kernel, chosen)), ..self }
     }
 
     /// Checks the product, and allocates the memory that it needs.
@@ -147,7 +155,8 @@ impl TensorCoreBuilder {
     ///
     /// Those of [`TensorCoreBuilder::prepare`] that are not about memory.
     pub(crate) fn load(self) -> Result<Loaded, Error> {
-        let Self { kernel, gemm, stream, asked, any_alignment, .. } = self;
+        let Self { kernel, gemm, stream, asked, chosen, any_alignment, .. } = self;
+        let asked = if asked == Asked::default() { chosen } else { asked };
         if !stream.device().is_same(kernel.device()) {
             return Err(Error::WrongDevice { what: "the stream" });
         }

@@ -34,9 +34,9 @@ pub(super) struct Division {
     pub blocks: u32,
 }
 
-/// What a caller asks of a division, where it is not to be what seems best.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Asked {
+/// What is asked of a division, where it is not to be what seems best.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Asked {
     pub splits: Option<u32>,
     pub clusters: Option<u32>,
     pub blocks: Option<u32>,
@@ -79,6 +79,12 @@ impl Division {
             });
             whole.chain(shared)
         })
+    }
+
+    /// What asks for this division.
+    pub(super) fn asked(self) -> Asked {
+        let Self { splits, clusters, blocks, .. } = self;
+        Asked { splits: Some(splits), clusters, blocks: Some(blocks) }
     }
 
     /// The most blocks in a cluster: each has a step along K.

@@ -4,8 +4,8 @@ use std::fmt;
 
 use kernels_gpu::{InputType, TensorCoreAbi, TensorCoreDescriptor, mma};
 
-use super::cost::{Factors, TensorCoreTime, best, ranking};
-use super::division::tiles;
+use super::cost::{self, TensorCoreTime};
+use super::division::{Asked, tiles};
 use crate::device::{Device, DeviceInfo};
 use crate::error::Error;
 use crate::gemm::Gemm;
@@ -34,16 +34,12 @@ impl Device {
     }
 }
 
-/// The kernel that suits a product best: on compute capability 9.0 one with `wgmma`, or with `mma.sync` for a short K, and on others
-/// one with `mma.sync` and a pipeline.
-pub(crate) fn choose(
-    gemm: &Gemm,
-    info: &DeviceInfo,
-    factors: &Factors,
-) -> &'static TensorCoreDescriptor {
-    match tensor_map::has_hopper(info) {
-        true => best(gemm, info.limits.multiprocessors, factors),
-        false => best_of_mma(gemm, &info.limits),
+/// The kernel that suits a product best, and how it divides it: on compute capability 9.0 one with `wgmma`, or with `mma.sync` for a short
+/// K, and on others one with `mma.sync` and a pipeline.
+pub(crate) fn choose(gemm: &Gemm, info: &DeviceInfo) -> (&'static TensorCoreDescriptor, Asked) {
+    match times(gemm, info).min_by(|a, b| a.us.total_cmp(&b.us)) {
+        Some(TensorCoreTime { kernel, division, .. }) => (kernel, division),
+        None => (best_of_mma(gemm, &info.limits), Asked::default()),
     }
 }
 
@@ -57,13 +53,11 @@ pub(crate) fn basis(info: &DeviceInfo) -> &'static str {
     }
 }
 
-/// The kernels that [`choose`] chooses from by their costs, fastest first; none where there are no costs, which is on all but
-/// compute capability 9.0.
-pub(crate) fn times(gemm: &Gemm, info: &DeviceInfo, factors: &Factors) -> Vec<TensorCoreTime> {
-    match tensor_map::has_hopper(info) {
-        true => ranking(gemm, info.limits.multiprocessors, factors),
-        false => Vec::new(),
-    }
+/// What [`choose`] chooses from by costs; nothing where there are no costs, which is on all but compute capability 9.0.
+pub(crate) fn times(gemm: &Gemm, info: &DeviceInfo) -> impl Iterator<Item = TensorCoreTime> {
+    let has_costs = tensor_map::has_hopper(info);
+    let multiprocessors = info.limits.multiprocessors;
+    has_costs.then(|| cost::times(gemm, multiprocessors)).into_iter().flatten()
 }
 
 /// The kernel with `mma.sync` for a product, where none have costs: of those for which the device has the shared memory,
