@@ -62,6 +62,9 @@ pub use table::Table;
 /// The name that stands for the choice.
 pub const NAME: &str = "auto";
 
+/// In TF32 and tf32x3 FMAs, which are more accurate, may be predicted to take so many times as long as tensor cores.
+const FMAS_AHEAD: f64 = 1.02;
+
 /// What `auto` is, in a line.
 pub const SUMMARY: &str = "the kernel and the splits that are fastest for this product here";
 
@@ -126,8 +129,8 @@ impl fmt::Display for Basis {
 pub struct Auto {
     device: Device,
     basis: Basis,
-    /// Products that were measured on this device, and what was fastest for them.
-    exceptions: HashMap<ProductKey, Configuration>,
+    /// Products that were measured on this device, what was fastest for them, and nanoseconds.
+    exceptions: HashMap<ProductKey, (Configuration, f64)>,
     /// All kernels, loaded when they are first chosen.
     kernels: Vec<(&'static KernelDescriptor, OnceLock<Kernel>)>,
 }
@@ -179,7 +182,8 @@ impl Device {
         let mut auto = Auto::new(self, Basis::Measured { on, scaled: !own, model });
         if own {
             let exceptions = table.exceptions().iter();
-            let exceptions = exceptions.filter_map(|at| Some((at.key()?, at.best.configuration())));
+            let exceptions = exceptions
+                .filter_map(|at| Some((at.key()?, (at.best.configuration(), at.best.ns))));
             auto.exceptions = exceptions.collect();
         }
         Ok(auto)
@@ -328,7 +332,7 @@ impl Auto {
             Compute::Tf32 | Compute::Tf32x3 => {
                 Ok(self.exception_choice(gemm).unwrap_or_else(|| {
                     let (choice, ns) = tf32::choose(gemm, self.gpu());
-                    let fma = self.fastest_fma(gemm).filter(|fma| fma.ns < ns);
+                    let fma = self.fastest_fma(gemm).filter(|fma| fma.ns < FMAS_AHEAD * ns);
                     fma.map_or(choice, |fma| fma.choice)
                 }))
             }
@@ -355,11 +359,22 @@ impl Auto {
         self.fma_ranking(gemm, 1).first().copied()
     }
 
-    /// The best few. Kernels by `mma.sync` have no costs that were measured, and are compared with none.
+    /// The best few, the one that is taken first. Kernels by `mma.sync` have no costs that were measured, and are compared with none.
     fn fma_ranking(&self, gemm: &Gemm, count: usize) -> Vec<Estimate> {
+        let gemm = gemm.computed_in(Compute::F32);
         match &self.basis {
             Basis::Measured { model, .. } if self.gpu().target == Target::Sm90a => {
-                model.ranking(&gemm.computed_in(Compute::F32), count)
+                let mut ranking = model.ranking(&gemm, count);
+                let measured = self.measured(&gemm).and_then(|(configuration, ns)| {
+                    let estimate = model.time(&gemm, configuration.choice(gemm.compute)?)?;
+                    Some(Estimate { ns, ..estimate })
+                });
+                if let Some(measured) = measured {
+                    ranking.retain(|other| other.choice != measured.choice);
+                    ranking.insert(0, measured);
+                    ranking.truncate(count);
+                }
+                ranking
             }
             Basis::Measured { .. } | Basis::Size { .. } | Basis::Software => Vec::new(),
         }
@@ -381,16 +396,20 @@ impl Auto {
     /// What was measured to be fastest for this very product on this device, against what costs say: of dense matrices, or of such
     /// whose rows begin on 16 bytes where those of dense ones do.
     pub fn exception(&self, gemm: &Gemm) -> Option<Configuration> {
-        let configuration = *self.exceptions.get(&ProductKey::of(gemm)?)?;
-        match configuration.choice(gemm.compute) {
-            Some(choice) => gemm.suits(choice.descriptor).then_some(configuration),
-            None => Some(configuration),
-        }
+        self.measured(gemm).map(|(configuration, _)| configuration)
     }
 
-    /// The same for a product of f32 matrices.
+    /// The same as a choice for a product of f32 matrices.
     fn exception_choice(&self, gemm: &Gemm) -> Option<Choice> {
         self.exception(gemm)?.choice(gemm.compute)
+    }
+
+    /// The same, and nanoseconds.
+    fn measured(&self, gemm: &Gemm) -> Option<(Configuration, f64)> {
+        let (configuration, ns) = *self.exceptions.get(&ProductKey::of(gemm)?)?;
+        let choice = configuration.choice(gemm.compute);
+        let suits = choice.is_none_or(|choice| gemm.suits(choice.descriptor));
+        suits.then_some((configuration, ns))
     }
 
     /// The best few choices by costs alone, as [`Model::ranking`] has them, if there are any measurements.

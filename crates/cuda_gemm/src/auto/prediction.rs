@@ -1,7 +1,7 @@
 //! What a choice in any precision is made from: predicted times.
 
 use super::model::Estimate;
-use super::{Auto, Choice, Configuration, tf32};
+use super::{Auto, Choice, Configuration, FMAS_AHEAD, tf32};
 use crate::gemm::{Compute, Gemm};
 use crate::launch::tensor_core;
 
@@ -98,7 +98,12 @@ impl Auto {
             }
         };
         if !is_f32(gemm) {
-            all.sort_by(|one, other| one.ns.total_cmp(&other.ns));
+            let ahead = |one: &Prediction| match one.memory_bound {
+                // Of kernels for f32 alone.
+                Some(_) => one.ns / FMAS_AHEAD,
+                None => one.ns,
+            };
+            all.sort_by(|one, other| ahead(one).total_cmp(&ahead(other)));
             all.truncate(count);
         }
         all

@@ -245,6 +245,25 @@ fn exceptions_come_first_and_only_for_what_was_measured() {
     assert!(auto.basis().to_string().starts_with("measured on Software"));
 }
 
+/// What was measured of kernels for f32 holds where they compute products in TF32.
+#[test]
+fn exceptions_are_of_kernels_for_f32_in_tf32_too() {
+    let device = Device::open(DeviceChoice::SoftSm90).unwrap();
+    let auto = device.auto_by(&own(&device)).unwrap();
+    let tf32 = |gemm: Gemm| gemm.computed_in(Compute::Tf32);
+    let fma = |gemm: Gemm| {
+        let of_f32 = |one: &Prediction| !one.configuration.kernel.starts_with("tf32");
+        auto.predictions(&tf32(gemm), 99).into_iter().find(of_f32).unwrap()
+    };
+    let measured = fma(Gemm::new(512, 512, 512));
+    assert_eq!((measured.configuration.splits, measured.ns), (3, 9000.0));
+    assert_eq!(measured.configuration.kernel, "tile_32x32");
+    let other = Gemm::new(512, 512, 516);
+    assert_eq!(fma(other).ns, auto.ranking(&other, 1)[0].ns);
+    // It is none in TF32.
+    assert_eq!(auto.exception(&tf32(Gemm::new(512, 512, 512))), None);
+}
+
 /// In every precision, with all of its division.
 #[test]
 fn exceptions_are_of_tensor_cores_too() {

@@ -90,7 +90,12 @@ pub(super) fn times(
         let is_right = Compute::of_kernel(kernel) == gemm.compute && gemm.suits(kernel);
         // The others can do without copies.
         let pads_too_much = has_maps(kernel) && pads_too_much(gemm, kernel);
-        is_right && kernel.target() == gpu.target && !pads_too_much
+        // None that has its tiles brought by threads was ever the fastest in TF32 on Hopper.
+        let is_slow = gpu.target == Target::Sm90a
+            && gemm.compute == Compute::Tf32
+            && !(has_maps(kernel) || align1::has(kernel));
+        let is_slow = is_slow && !gemm.pointers;
+        is_right && kernel.target() == gpu.target && !pads_too_much && !is_slow
     });
     kernels.flat_map(move |kernel| {
         let is_fitted = has_maps(kernel) || align1::has(kernel);
