@@ -98,11 +98,11 @@ impl Auto {
             }
         };
         if !is_f32(gemm) {
-            let ahead = |one: &Prediction| match one.memory_bound {
-                // Of kernels for f32 alone.
-                Some(_) => one.ns / FMAS_AHEAD,
-                None => one.ns,
+            let is_fma = |one: &Prediction| {
+                let choice = one.configuration.choice(gemm.compute);
+                choice.is_some_and(|choice| Compute::of_kernel(choice.descriptor) == Compute::F32)
             };
+            let ahead = |one: &Prediction| one.ns / if is_fma(one) { FMAS_AHEAD } else { 1.0 };
             all.sort_by(|one, other| ahead(one).total_cmp(&ahead(other)));
             all.truncate(count);
         }
