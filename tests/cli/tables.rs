@@ -110,6 +110,16 @@ fn tune_adds_products_to_a_table() {
     assert_eq!((&second["trans_a"], &second["trans_b"]), (&false.into(), &true.into()));
     assert!(second["runs"].as_array().unwrap().len() > 3, "{second}");
 
+    // What is measured is what the product says.
+    let with_c = ["--sizes", "8x12x16", "--beta", "0.5", "--epilogue", "relu", "--compute"];
+    for compute in ["f32", "bf16"] {
+        let ran = run(&[&tune[..], &with_c, &[compute, "--table", &table]].concat());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        assert!(ran.stdout.contains(&format!("table:   {table}\n")), "{}", ran.stdout);
+    }
+    let other = files.path("other.json");
+    fs::copy(&table, &other).unwrap();
+
     // What a table says of a product is taken for it.
     let text = fs::read_to_string(&table).unwrap();
     let mut parsed: Value = serde_json::from_str(&text).unwrap();
@@ -135,7 +145,9 @@ fn tune_adds_products_to_a_table() {
         (&["--compute", "tf32"][..], "name products with --sizes or --shapes"),
         (&["--table", &table], "name products with --sizes or --shapes"),
         (&["--sizes", "8", "--quick"], "cannot be used with"),
-        (&["--sizes", "8", "--table", &shapes], "shapes.txt:1"),
+        (&["--sizes", "8", "--table", &other], "leave one of them out"),
+        (&["--sizes", "8", "--alpha", "0"], "is no product for a table"),
+        (&["--sizes", "8", "--table", &shapes], "leave one of them out"),
         (&["--sizes", "8", "--shapes", &save], "times.jsonl:1"),
         (&["--sizes", "8", "--output", "bf16"], "C cannot be stored as bf16"),
     ] {
@@ -143,11 +155,13 @@ fn tune_adds_products_to_a_table() {
         expect_refusal(&run(&arguments), &arguments, &[says]);
         assert_eq!(fs::read_to_string(&table).unwrap(), before);
     }
-    let other = files.path("other.json");
+    let other = files.path("another.json");
+    let arguments = [&tune[..], &["--sizes", "8", "--out", &other, "--table", &shapes]].concat();
+    expect_refusal(&run(&arguments), &arguments, &["shapes.txt:1"]);
     let arguments = [&tune[..], &["--sizes", "8", "--out", &other]].concat();
     let ran = run(&arguments);
     assert!(
-        ran.code == Some(2) && ran.stderr.contains("measure a table of that first"),
+        ran.code == Some(2) && ran.stderr.contains("there is no table of Software CUDA device"),
         "{}",
         ran.stderr
     );

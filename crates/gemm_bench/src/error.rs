@@ -62,13 +62,23 @@ pub enum Error {
 
     /// Products cannot be added to a table of another device.
     #[error(
-        "the table is of {table}, and products are measured on {device}; measure a table of that first: `host tune`"
+        "the table is of {table}, and products are measured on {device}; a table of its own comes first: `host tune --out FILE`"
     )]
     TableOfAnother {
         /// The table's.
         table: String,
         /// The one to measure on.
         device: String,
+    },
+
+    /// A product that a table cannot have an exception for.
+    #[error(
+        "{shape} is no product for a table: these are of dense matrices, or of rows that begin alike, with an alpha other than 0, and batches \
+         share neither A nor B"
+    )]
+    NotForTables {
+        /// Its shape.
+        shape: String,
     },
 
     /// Nothing that was asked for could be measured.

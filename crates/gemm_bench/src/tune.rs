@@ -9,4 +9,4 @@ mod shapes;
 mod tuner;
 
 pub use search_result::{Run, SearchResult};
-pub use tuner::{Effort, Progress, Tuner, Tuning};
+pub use tuner::{Effort, Progress, Tuner, Tuning, check};

@@ -124,10 +124,11 @@ pub enum Command {
 
     /// Measures the kernels, those for tensor cores too, on this device, for auto to choose by.
     ///
-    /// Of those for tensor cores it measures, on Hopper, by what factor they differ from their costs on an H200. Every kernel for f32 is checked, and timed with a few grids; then, for a list of shapes, what
-    /// these times say is fastest is timed in turn with what comes close. Where there is cuBLAS,
-    /// what has an rms error of more than 1.10 times cuBLAS's is passed over. The table is kept as
-    /// it is made.
+    /// Every kernel for f32 is checked, and timed with a few grids; then, for a list of products, on
+    /// Hopper on tensor cores too, what costs say is fastest is timed in turn with what comes close.
+    /// Where there is cuBLAS, what has an rms error of more than 1.10 times cuBLAS's in f32 is passed
+    /// over. The table is kept as it is made. With --sizes or --shapes these products alone are
+    /// measured, and added to a table of this device.
     #[command(after_help = TUNE)]
     Tune(TuneArgs),
 

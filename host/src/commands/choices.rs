@@ -1,7 +1,8 @@
 //! `explain auto`: what is chosen for a product, and why.
 
 use host::auto::{Basis, Configuration, Prediction};
-use host::{Auto, Compute, Gemm, Shape, Table, Title, are_wide, auto};
+use host::kernels::{TENSOR_CORE, TF32};
+use host::{Auto, Compute, Gemm, Product, Shape, Table, are_wide, auto};
 use serde::Serialize;
 
 use super::explain::args::ExplainArgs;
@@ -36,6 +37,8 @@ struct Chosen<'a> {
     splits: u32,
     /// Clusters that share the steps along K of all tiles; null where there is one for each tile.
     clusters: Option<u32>,
+    /// Blocks that share a multiprocessor, where they are fewer than could be.
+    blocks_per_multiprocessor: Option<u32>,
     /// Whether A and B are copied first, by choice.
     packed: bool,
     /// Which of A and B are copied first, by choice or because the kernel does not read them as they lie.
@@ -67,6 +70,7 @@ impl<'a> Chosen<'a> {
             chosen: "",
             splits: 1,
             clusters: None,
+            blocks_per_multiprocessor: None,
             packed: false,
             copies: Vec::new(),
             has_odd_rows: false,
@@ -81,6 +85,7 @@ struct CandidateLine {
     kernel: &'static str,
     splits: u32,
     clusters: Option<u32>,
+    blocks_per_multiprocessor: Option<u32>,
     packed: bool,
     predicted_ms: f64,
     /// Whether memory takes longer than the multiprocessors; null where costs do not tell.
@@ -89,8 +94,17 @@ struct CandidateLine {
 
 impl From<Prediction> for CandidateLine {
     fn from(Prediction { configuration, ns, memory_bound }: Prediction) -> Self {
-        let Configuration { kernel, splits, clusters, staged, .. } = configuration;
-        Self { kernel, splits, clusters, packed: staged, predicted_ms: 1e-6 * ns, memory_bound }
+        let Configuration { kernel, splits, clusters, blocks_per_multiprocessor, staged } =
+            configuration;
+        Self {
+            kernel,
+            splits,
+            clusters,
+            blocks_per_multiprocessor,
+            packed: staged,
+            predicted_ms: 1e-6 * ns,
+            memory_bound,
+        }
     }
 }
 
@@ -116,8 +130,9 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
     if is_f32 && matches!(auto.basis(), Basis::Measured { scaled: true, .. } | Basis::Size { .. }) {
         basis += " (`host tune` does)";
     }
-    if let (Basis::Measured { .. }, Some(table), true) = (auto.basis(), &table, is_f32) {
-        let changed: Vec<_> = table.changes().iter().map(|change| change.entry_point).collect();
+    if let (Basis::Measured { .. }, Some(table)) = (auto.basis(), &table) {
+        let changed = table.changes().into_iter().map(|change| change.entry_point);
+        let changed: Vec<_> = changed.filter(|name| matters(name, compute)).collect();
         // A kernel's second entry point goes without saying.
         let is_second = |name: &&str| {
             name.strip_suffix("_unaligned").is_some_and(|kernel| changed.contains(&kernel))
@@ -149,20 +164,23 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
                 builder if has_odd_rows => builder.any_alignment().prepare()?,
                 builder => builder.prepare()?,
             };
-            let (name, splits) = (product.kernel_name(), product.splits());
-            let clusters = product.clusters();
-            let title = Title { chosen: Some(name), splits, clusters, ..Title::default() };
-            let candidates = predictions(&auto, &gemm);
+            let configuration = match &product {
+                Product::TensorCore(plan) => plan.into(),
+                Product::F32(_) => unreachable!("kernels for f32 do not take 16 bits"),
+            };
+            let Configuration { kernel, splits, clusters, blocks_per_multiprocessor, .. } =
+                configuration;
             let chosen = Chosen {
-                chosen: name,
-                splits: splits.unwrap_or(1),
+                chosen: kernel,
+                splits,
                 clusters,
-                candidates,
+                blocks_per_multiprocessor,
+                candidates: predictions(&auto, &gemm),
                 has_odd_rows,
                 exception: auto.exception(&gemm).is_some(),
                 ..none
             };
-            (chosen, title.choice().unwrap_or_default())
+            (chosen, configuration.to_string())
         } else {
             let choice = auto.choose(&gemm)?;
             if !is_f32 {
@@ -191,6 +209,17 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
     Ok(Outcome::Right)
 }
 
+/// Whether choices for products in a precision may depend on an entry point.
+fn matters(entry_point: &str, compute: Compute) -> bool {
+    let is_half = TENSOR_CORE.iter().any(|kernel| kernel.name() == entry_point);
+    let is_tf32 = TF32.iter().any(|kernel| entry_point.starts_with(kernel.name()));
+    match compute {
+        Compute::F32 => !is_half && !is_tf32,
+        Compute::Tf32 | Compute::Tf32x3 => !is_half,
+        Compute::Bf16 | Compute::F16 => is_half,
+    }
+}
+
 /// What else was thought of.
 fn predictions(auto: &Auto, gemm: &Gemm) -> Vec<CandidateLine> {
     auto.predictions(gemm, SHOWN).into_iter().map(CandidateLine::from).collect()
@@ -208,7 +237,15 @@ fn text(shape: Shape, chosen: &Chosen<'_>, choice: &str) -> String {
     }
     let width = chosen.candidates.iter().map(|line| line.kernel.len()).max().unwrap_or(0).max(20);
     for line in &chosen.candidates {
-        let CandidateLine { kernel, splits, clusters, packed, predicted_ms, memory_bound } = line;
+        let CandidateLine {
+            kernel,
+            splits,
+            clusters,
+            blocks_per_multiprocessor,
+            packed,
+            predicted_ms,
+            memory_bound,
+        } = line;
         let bound = match memory_bound {
             Some(true) => ", limited by memory",
             Some(false) => ", limited by the multiprocessors",
@@ -218,6 +255,11 @@ fn text(shape: Shape, chosen: &Chosen<'_>, choice: &str) -> String {
             Some(clusters) => format!(" by {clusters} clusters"),
             None if *packed => ", staged".to_owned(),
             None => String::new(),
+        };
+        let bound = match blocks_per_multiprocessor {
+            Some(1) => format!("{bound}, 1 block on a multiprocessor"),
+            Some(blocks) => format!("{bound}, {blocks} blocks on a multiprocessor"),
+            None => bound.to_owned(),
         };
         text += &format!(
             "  {kernel:<width$}{splits:>4} {:<6}{how:<17}{:>14} predicted{bound}\n",

@@ -11,7 +11,7 @@ use std::time::Instant;
 use host::auto::Configuration;
 use host::auto::table::Costs;
 use host::tune::{Effort, Progress, Run, SearchResult, Tuner, Tuning};
-use host::{Gemm, Shape, Table, shape};
+use host::{Shape, Table, shape, tune};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
@@ -42,22 +42,48 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
     }
     let gemm = |shape| args.product.apply(args.product.shape(shape).gemm());
     let products: Vec<_> = shapes.into_iter().map(gemm).collect();
-    products.iter().try_for_each(Gemm::validate)?;
+    products.iter().try_for_each(tune::check)?;
     let device = device::open(args.device.choice())?;
     if device.is_soft() && matches!(args.device, DeviceArg::Auto) {
         let message = "there is no GPU here to measure, and simulated times are no use to auto; for a \
                        trial add --device soft, and `host doctor` says what a GPU needs";
         return Err(Error::usage_of("tune", message));
     }
-    let path = table_path(args.out.as_deref(), &device.info().name);
+    let out = args.out.as_deref().or(args.table.as_deref());
+    let path = table_path(out, &device.info().name);
     let output = Output::new(&path)?;
     let is_table = expect_table(&path)?;
+    if let (true, Some(_), Some(table)) = (is_table, &args.out, &args.table)
+        && !output.replaces(table)
+    {
+        let message = "--out has a table already, and --table is another: leave one of them out";
+        return Err(Error::usage_of("tune", message));
+    }
     let base = match &args.table {
         _ if products.is_empty() => None,
         Some(table) => Some(Table::read(table)?),
         None if is_table => Some(Table::read(&path)?),
-        None => Table::nearest(device.info())?,
+        None => match Table::nearest(device.info())? {
+            Some(table) if !table.is_of(device.info()) => {
+                let message = format!(
+                    "there is no table of {} to add products to: make one with `host tune --out FILE`, and name it again with the products",
+                    device.info().name
+                );
+                return Err(Error::usage_of("tune", message));
+            }
+            table => table,
+        },
     };
+    if let Some(table) = &base {
+        let changes = table.changes().into_iter().filter(|change| !change.is_accepted);
+        let changed: Vec<_> = changes.map(|change| change.entry_point).collect();
+        if !changed.is_empty() {
+            let changed = changed.join(", ");
+            stdio::say(format_args!(
+                "warning: the table was measured with other PTX of {changed}; measure all again with `host tune`"
+            ));
+        }
+    }
     let mut save = args.save.as_deref().map(|save| Save::new(save, Some(&output))).transpose()?;
     if device.is_soft() {
         stdio::say("warning: simulated times say nothing about a GPU, and nor will this table");
@@ -87,7 +113,7 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
     });
     stdio::print(&format!(
         "model:   what it chooses takes {measured_loss:.3}x the time of the fastest over {} \
-         shape(s){corrected}; {} exception(s)\n\
+         shape(s){corrected}; {} exception(s) in the table\n\
          errors:  {}\n\
          time:    {:.0} s{}\n\
          table:   {}\n",
@@ -120,17 +146,17 @@ fn report(progress: &Progress<'_>, output: &Output, save: Option<&mut Save>) -> 
         Progress::NoBaseline(missing) => stdio::say(no_baseline(missing)),
         Progress::NotCompared(reason) => stdio::say(not_compared(reason)),
         Progress::NotMeasured { shape, reason } => {
-            stdio::note(format_args!("{shape} is not measured: {reason}"));
+            stdio::say(format_args!("warning: {shape} is not measured: {reason}"));
         }
         Progress::WrongChoice { shape, configuration, reason } => {
             stdio::print(&format!("{shape}: {configuration} is WRONG: {reason}\n"))?;
         }
-        Progress::Product { result, is_exception, table } => {
+        Progress::Product { result, is_exception, was_exception, table } => {
             if let Some(save) = save {
                 save.line(&json::line(&SearchLine::new(result)))?;
             }
             output.write_text(&table.to_json())?;
-            stdio::print(&product_line(result, *is_exception))?;
+            stdio::print(&product_line(result, *is_exception, *was_exception))?;
         }
     }
     Ok(())
@@ -152,25 +178,32 @@ fn costs_line(costs: &Costs) -> String {
 }
 
 /// What came of a product, for people.
-fn product_line(result: &SearchResult, is_exception: bool) -> String {
+fn product_line(result: &SearchResult, is_exception: bool, was_exception: bool) -> String {
     let ms = |ns: f64| milliseconds(1e-6 * ns);
-    // In the order of what they should have taken.
-    let (chosen, fastest) = (&result.runs[0], result.fastest());
+    let fastest = result.fastest();
+    let chosen = match result.chosen_run() {
+        Some(run) => format!("{:>11} measured", ms(run.ns())),
+        None => "not measured".to_owned(),
+    };
     let left_out = result.left_out().map(|(run, error)| {
         let Run { configuration, .. } = run;
         format!("; left out: {configuration}, {}, rms error {error:.2}x cuBLAS's", ms(run.ns()))
     });
     format!(
-        "{:<20}{:>11} predicted, {:>11} measured, {}; fastest {:>11}, {:.3}x, {}{}{}\n",
+        "{:<7}{:<20}{:>11} predicted, {chosen}, {}; fastest {:>11}, {:.3}x, {}{}{}\n",
+        result.gemm.compute,
         result.shape(),
-        ms(chosen.predicted_ns),
-        ms(chosen.ns()),
-        chosen.configuration,
+        ms(result.chosen.ns),
+        result.chosen.configuration,
         ms(fastest.ns()),
-        chosen.ns() / fastest.ns(),
+        result.loss_of_chosen(),
         fastest.configuration,
         left_out.unwrap_or_default(),
-        if is_exception { " (exception)" } else { "" },
+        match (is_exception, was_exception) {
+            (true, _) => " (exception)",
+            (false, true) => " (no exception any more)",
+            (false, false) => "",
+        },
     )
 }
 

@@ -2,11 +2,15 @@
 
 use std::fmt;
 
-use kernels_gpu::{InputType, KernelAbi, KernelDescriptor, TENSOR_CORE, TensorCoreDescriptor};
+use kernels_gpu::{
+    InputType, KernelAbi, KernelDescriptor, TENSOR_CORE, Target, TensorCoreAbi,
+    TensorCoreDescriptor,
+};
 
 use super::choice::Choice;
-use crate::gemm::Compute;
-use crate::launch::tensor_core::Asked;
+use crate::gemm::{Compute, Gemm};
+use crate::launch::TensorCorePlan;
+use crate::launch::tensor_core::{self, Asked};
 
 /// A kernel, by its name, and how a product is launched with it: [`Auto::product_by`](crate::Auto::product_by) prepares one so.
 ///
@@ -38,6 +42,14 @@ impl From<Choice> for Configuration {
     fn from(Choice { descriptor, splits, staged }: Choice) -> Self {
         let kernel = descriptor.name();
         Self { kernel, splits, clusters: None, blocks_per_multiprocessor: None, staged }
+    }
+}
+
+impl From<&TensorCorePlan> for Configuration {
+    fn from(plan: &TensorCorePlan) -> Self {
+        let kernel = plan.kernel().descriptor();
+        let [splits, blocks] = [plan.splits(), plan.blocks_per_multiprocessor()].map(Some);
+        Self::of_division(kernel, Asked { splits, clusters: plan.clusters(), blocks })
     }
 }
 
@@ -86,24 +98,47 @@ impl Configuration {
         Asked { splits: Some(self.splits), clusters: self.clusters, blocks }
     }
 
-    /// Whether a kernel has such a division of K, in some product: what does not have one is refused.
-    pub(super) fn refusal(&self, compute: Compute) -> Option<String> {
+    /// Why a product of this size, precision and layout cannot be launched so on a device of this compute capability, whatever its epilogue and
+    /// the type of its C are; `None` if it can be.
+    pub(super) fn refusal(&self, gemm: &Gemm, capability: (u32, u32)) -> Option<String> {
         let Self { kernel, splits, clusters, blocks_per_multiprocessor: blocks, staged } = *self;
-        let (takes_splits, takes_copies, takes_clusters) = match AnyKernel::find(kernel, compute) {
-            None => return Some(format!("`{kernel}` does not compute in {compute}")),
-            Some(AnyKernel::F32(known)) => {
-                (known.abi().splits_k(), known.abi() == KernelAbi::SplitK, false)
-            }
-            Some(AnyKernel::Half(known, _)) => (known.splits(), false, known.splits()),
+        let Some(known) = AnyKernel::find(kernel, gemm.compute) else {
+            return Some(format!("`{kernel}` does not compute in {}", gemm.compute));
         };
-        let is_wrong = splits > 1 && !takes_splits
-            || staged && !takes_copies
-            || (clusters.is_some() || blocks.is_some()) && !takes_clusters;
-        is_wrong.then(|| match (takes_splits, takes_copies) {
-            (false, false) => format!("`{kernel}` takes neither splits nor copies"),
-            (false, true) => format!("`{kernel}` takes no splits"),
-            (true, _) => format!("`{kernel}` is not launched so"),
-        })
+        let (takes_splits, takes_copies, needs_hopper) = match known {
+            AnyKernel::F32(known) => {
+                let abi = known.abi();
+                let is_of_hopper = known.target() == Target::Sm90a || abi.has_tensor_maps();
+                (abi.splits_k(), abi == KernelAbi::SplitK, is_of_hopper)
+            }
+            AnyKernel::Half(known, input) => {
+                if known.layouts(input).is_none() {
+                    return Some(format!("`{kernel}` takes single plain products alone"));
+                }
+                (known.splits(), false, known.abi() == TensorCoreAbi::TensorMap)
+            }
+        };
+        if needs_hopper && capability != (9, 0) {
+            let (major, minor) = capability;
+            return Some(format!(
+                "`{kernel}` needs compute capability 9.0, and the device has {major}.{minor}"
+            ));
+        }
+        let (most_splits, most_blocks, has_clusters) = match known {
+            AnyKernel::F32(_) => (u32::MAX, 1, false),
+            AnyKernel::Half(known, _) => (
+                tensor_core::most_splits(gemm, known),
+                if takes_splits { known.blocks_per_multiprocessor() } else { 1 },
+                takes_splits,
+            ),
+        };
+        if (splits > 1 && !takes_splits) || (staged && !takes_copies) {
+            return Some(format!("`{kernel}` takes neither splits nor copies"));
+        }
+        let is_possible = (1..=most_splits).contains(&splits)
+            && clusters.is_none_or(|clusters| clusters > 0 && has_clusters)
+            && blocks.is_none_or(|blocks| blocks == 1 && most_blocks > 1);
+        (!is_possible).then(|| format!("`{kernel}` cannot be launched so: {self}"))
     }
 
     /// The same as a choice among the kernels for f32 matrices, if the kernel is one for such products in this precision.

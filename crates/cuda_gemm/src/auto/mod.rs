@@ -62,8 +62,10 @@ pub use table::Table;
 /// The name that stands for the choice.
 pub const NAME: &str = "auto";
 
-/// In TF32 and tf32x3 FMAs, which are more accurate, may be predicted to take so many times as long as tensor cores.
-const FMAS_AHEAD: f64 = 1.02;
+/// How many times as long as tensor cores FMAs may be predicted to take, and be taken yet: in TF32 they are more accurate.
+fn fmas_ahead(compute: Compute) -> f64 {
+    if compute == Compute::Tf32 { 1.02 } else { 1.0 }
+}
 
 /// What `auto` is, in a line.
 pub const SUMMARY: &str = "the kernel and the splits that are fastest for this product here";
@@ -169,8 +171,7 @@ impl Device {
         let info = self.info();
         let measured = table.device();
         let multiprocessors = info.peak.map(|peak| peak.multiprocessors);
-        let own = measured.name == info.name
-            && multiprocessors.is_none_or(|count| count == measured.multiprocessors);
+        let own = table.is_of(info);
         let model = if own {
             Model::new(table)
         } else {
@@ -240,14 +241,17 @@ impl Auto {
     ///
     /// # Errors
     ///
-    /// [`Error::Compute`] for a kernel that is not for such products; those of [`Device::kernel`] and of [`Device::tensor_core`].
-    /// What the kernel does not take is an error when the product is prepared.
+    /// [`Error::Compute`] for a kernel that does not compute such products, or cannot be launched so; those of [`Device::kernel`] and of
+    /// [`Device::tensor_core`]. An epilogue that the kernel does not have is an error when the product is prepared.
     pub fn product_by(
         &self,
         gemm: Gemm,
         configuration: &Configuration,
     ) -> Result<ProductBuilder, Error> {
         let Configuration { kernel, splits, staged, .. } = *configuration;
+        if let Some(reason) = configuration.refusal(&gemm, self.device.info().capability) {
+            return Err(gemm.compute.refused(reason));
+        }
         match AnyKernel::find(kernel, gemm.compute) {
             Some(AnyKernel::F32(descriptor)) => {
                 let choice = Choice { descriptor, splits, staged };
@@ -280,7 +284,7 @@ impl Auto {
 
     /// The kernel for a product of matrices in 16 bits whose rows begin on 16 bytes, as those of a
     /// [`DeviceHalfMatrix`](crate::DeviceHalfMatrix) do, by tensor cores: with `wgmma` on compute capability 9.0, with `mma.sync`
-    /// on others. For rows that begin anywhere [`Auto::product`] may choose another.
+    /// on others; by costs alone. [`Auto::product`] may choose another, for rows that begin anywhere, or because of an [exception](Auto::exception).
     ///
     /// # Errors
     ///
@@ -290,7 +294,8 @@ impl Auto {
             let reason = "its matrices are of f32: use `Auto::plan`".to_owned();
             return Err(gemm.compute.refused(reason));
         };
-        self.device.tensor_core(self.choose_half(&with_aligned_rows(gemm)).0, input)
+        let (descriptor, _) = tensor_core::choose(&with_aligned_rows(gemm), self.device.info());
+        self.device.tensor_core(descriptor, input)
     }
 
     /// What choices for products in f32 are based on.
@@ -304,14 +309,29 @@ impl Auto {
             Compute::F32 => self.basis.to_string(),
             Compute::Tf32 | Compute::Tf32x3 => {
                 let basis = tf32::basis(tf32::target(self.device.info()));
+                let basis = format!("{basis}{}", self.and_exceptions(compute));
                 match &self.basis {
                     Basis::Measured { .. } => {
                         format!("{basis}; kernels for f32 by what was {}", self.basis)
                     }
-                    Basis::Size { .. } | Basis::Software => basis.to_owned(),
+                    Basis::Size { .. } | Basis::Software => basis,
                 }
             }
-            Compute::Bf16 | Compute::F16 => tensor_core::basis(self.device.info()).to_owned(),
+            Compute::Bf16 | Compute::F16 => {
+                format!(
+                    "{}{}",
+                    tensor_core::basis(self.device.info()),
+                    self.and_exceptions(compute)
+                )
+            }
+        }
+    }
+
+    /// How many products in a precision were measured themselves, in words.
+    fn and_exceptions(&self, compute: Compute) -> String {
+        match self.exceptions.keys().filter(|key| key.compute() == compute).count() {
+            0 => String::new(),
+            count => format!(", and {count} product(s) that were measured themselves"),
         }
     }
 
@@ -332,7 +352,8 @@ impl Auto {
             Compute::Tf32 | Compute::Tf32x3 => {
                 Ok(self.exception_choice(gemm).unwrap_or_else(|| {
                     let (choice, ns) = tf32::choose(gemm, self.gpu());
-                    let fma = self.fastest_fma(gemm).filter(|fma| fma.ns < FMAS_AHEAD * ns);
+                    let fma =
+                        self.fastest_fma(gemm).filter(|fma| fma.ns < fmas_ahead(gemm.compute) * ns);
                     fma.map_or(choice, |fma| fma.choice)
                 }))
             }
@@ -393,8 +414,9 @@ impl Auto {
         }
     }
 
-    /// What was measured to be fastest for this very product on this device, against what costs say: of dense matrices, or of such
-    /// whose rows begin on 16 bytes where those of dense ones do.
+    /// What was measured to be fastest for this very product on this device, against what costs say: of dense matrices, or of others of which vectors of
+    /// 16 bytes reach the same. In 16 bits it is what [`Auto::product`] takes if the matrices lie as the product says: if rows do not begin on 16 bytes then,
+    /// with [`ProductBuilder::any_alignment`].
     pub fn exception(&self, gemm: &Gemm) -> Option<Configuration> {
         self.measured(gemm).map(|(configuration, _)| configuration)
     }

@@ -1,7 +1,7 @@
 //! What a choice in any precision is made from: predicted times.
 
 use super::model::Estimate;
-use super::{Auto, Choice, Configuration, FMAS_AHEAD, tf32};
+use super::{Auto, Choice, Configuration, fmas_ahead, tf32};
 use crate::gemm::{Compute, Gemm};
 use crate::launch::tensor_core;
 
@@ -26,8 +26,9 @@ impl From<Estimate> for Prediction {
 }
 
 impl Auto {
-    /// The best few choices for a product in whichever precision it says, by costs alone: the one that is taken, and then
-    /// the fastest first, of each kernel one, in f32 up to two; none where there are no costs.
+    /// What a product should take in nanoseconds, in whichever precision it says: up to `count` kernels, in f32 each in up to two ways. The first is
+    /// what is taken, unless the product has an [exception](Auto::exception); the others have the fastest first. Times are by costs, but of a
+    /// kernel for f32 in another precision what was measured, if this product was measured in f32. There are none where there are no costs.
     ///
     /// ```
     /// use cuda_gemm::{Compute, Device, DeviceChoice, Gemm};
@@ -56,7 +57,9 @@ impl Auto {
         all
     }
 
-    /// The same with all the ways that each kernel may divide the product, but in f32: what is worth a measurement.
+    /// What is worth a measurement for a product: up to `count` kernels and ways to divide the product, the first as for [`Auto::predictions`].
+    /// In 16 bits those for matrices whose rows begin on 16 bytes where the product's do; what they are prepared for otherwise needs
+    /// [`any_alignment`](crate::launch::ProductBuilder::any_alignment).
     ///
     /// ```
     /// use cuda_gemm::{Compute, Device, DeviceChoice, Gemm};
@@ -70,7 +73,16 @@ impl Auto {
     /// # Ok::<(), cuda_gemm::Error>(())
     /// ```
     pub fn candidates(&self, gemm: &Gemm, count: usize) -> Vec<Prediction> {
-        self.candidates_with(gemm, count, FMAS)
+        let mut all = self.candidates_with(gemm, count, FMAS);
+        if !is_f32(gemm)
+            && let Some(taken) = self.predictions(gemm, 1).pop()
+        {
+            // Of kernels for f32 one that was measured is taken, not one whose costs say less.
+            all.retain(|other| other.configuration != taken.configuration);
+            all.insert(0, taken);
+            all.truncate(count);
+        }
+        all
     }
 
     /// The same with so many kernels for f32 in other precisions.
@@ -102,7 +114,9 @@ impl Auto {
                 let choice = one.configuration.choice(gemm.compute);
                 choice.is_some_and(|choice| Compute::of_kernel(choice.descriptor) == Compute::F32)
             };
-            let ahead = |one: &Prediction| one.ns / if is_fma(one) { FMAS_AHEAD } else { 1.0 };
+            let ahead = |one: &Prediction| {
+                one.ns / if is_fma(one) { fmas_ahead(gemm.compute) } else { 1.0 }
+            };
             all.sort_by(|one, other| ahead(one).total_cmp(&ahead(other)));
             all.truncate(count);
         }

@@ -1,55 +1,116 @@
 //! Which products are alike, so that what was measured of one holds for the other.
 
+use gemm_matrix::Element;
+
 use crate::gemm::{Compute, Gemm};
 use crate::launch::wide_rows;
 
-/// What products have in common that take as long as each other: whatever alpha, beta, the epilogue, the type of C and the leading
-/// dimensions are, as long as rows begin on 16 bytes where those of dense matrices do.
+/// What products have in common that take as long as each other, whatever alpha and beta are, and leading dimensions where they do not decide what vectors
+/// of 16 bytes reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ProductKey {
     compute: Compute,
     sizes: [usize; 3],
     transposed: [bool; 2],
     batch: usize,
+    store: Store,
+}
+
+/// How C is stored, which kernels for 16 bits take longer for or not; always the default for others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Store {
+    /// The type of C.
+    pub(super) output: Element,
+    /// Whether an old C is read.
+    pub(super) reads_c: bool,
+    /// Whether there is an epilogue.
+    pub(super) has_epilogue: bool,
+}
+
+impl Store {
+    /// That of a product.
+    pub(super) fn of(gemm: &Gemm) -> Self {
+        match gemm.compute.input() {
+            None => Self::default(),
+            Some(_) => Self {
+                output: gemm.output,
+                reads_c: gemm.factors_on_device || gemm.beta != 0.0,
+                has_epilogue: !gemm.epilogue.is_none(),
+            },
+        }
+    }
 }
 
 impl ProductKey {
-    /// That of a product, if it is like one of dense matrices; batches share neither A nor B.
+    /// That of a product, if it is like one of dense matrices.
     pub(super) fn of(gemm: &Gemm) -> Option<Self> {
-        let gemm = gemm.canonical();
+        let store = Store::of(gemm);
+        let gemm = as_launched(gemm);
         let Gemm { m, n, k, trans_a, trans_b, batch, compute, .. } = gemm;
-        let dense = Gemm::new(m, n, k).transposed(trans_a, trans_b).computed_in(compute);
-        let dense = if batch == 1 { dense } else { dense.stacked(batch) };
+        let dense = dense([m, n, k], [trans_a, trans_b], batch, compute);
+        // A vector with gaps may lie transposed, and one without does not.
+        let is_itself = as_launched(&dense) == dense;
         let is_shared = |gemm: &Gemm| gemm.strides().map(|stride| gemm.batch > 1 && stride == 0);
-        let is_alike = gemm.depth() == k
+        let is_alike = is_itself
+            && gemm.depth() == k
             && !gemm.pointers
             && is_shared(&gemm) == is_shared(&dense)
-            && has_vectors(&gemm) == has_vectors(&dense);
-        is_alike.then_some(Self {
-            compute,
-            sizes: [m, n, k],
-            transposed: [trans_a, trans_b],
-            batch,
-        })
+            && vectors(&gemm) == vectors(&dense);
+        let (sizes, transposed) = ([m, n, k], [trans_a, trans_b]);
+        is_alike.then_some(Self { compute, sizes, transposed, batch, store })
+    }
+
+    /// What it is computed in.
+    pub(super) fn compute(&self) -> Compute {
+        self.compute
+    }
+
+    /// The same product with C stored in another way.
+    pub(super) fn stored(self, store: Store) -> Self {
+        Self { store, ..self }
     }
 }
 
-/// Which of A, B and C, of f32, have rows of whole vectors of 16 bytes, if the first one begins on one; and in 16 bits, of which of A and B
-/// all rows begin on one, as bulk copies need it.
-fn has_vectors(gemm: &Gemm) -> [bool; 3] {
-    if gemm.compute.input().is_none() {
-        return wide_rows(gemm, [0; 3]);
-    }
+/// A product of dense matrices, those of several one below the other.
+pub(super) fn dense(
+    [m, n, k]: [usize; 3],
+    [trans_a, trans_b]: [bool; 2],
+    batch: usize,
+    compute: Compute,
+) -> Gemm {
+    let gemm = Gemm::new(m, n, k).transposed(trans_a, trans_b).computed_in(compute);
+    if batch == 1 { gemm } else { gemm.stacked(batch) }
+}
+
+/// The product as it is launched: kernels for f32 matrices compute some as others.
+pub(super) fn as_launched(gemm: &Gemm) -> Gemm {
+    if gemm.compute.input().is_some() { *gemm } else { gemm.canonical() }
+}
+
+/// Which rows vectors of 16 bytes reach, if they reach the first: in f32, of A, B and C as a whole, and where rows of A and B begin; in 16 bits, where
+/// these begin.
+fn vectors(gemm: &Gemm) -> [bool; 5] {
+    let vector = 16 / gemm.compute.element().bytes();
     let [stride_a, stride_b, _] = gemm.strides();
-    let begin = |ld: usize, stride: usize| {
-        ld.is_multiple_of(8) && (gemm.batch == 1 || stride.is_multiple_of(8))
+    let begins = |ld: usize, stride: usize| {
+        ld.is_multiple_of(vector) && (gemm.batch == 1 || stride.is_multiple_of(vector))
     };
-    [begin(gemm.lda, stride_a), begin(gemm.ldb, stride_b), true]
+    let [a, b] = [begins(gemm.lda, stride_a), begins(gemm.ldb, stride_b)];
+    match gemm.compute.input() {
+        None => {
+            let [whole_a, whole_b, whole_c] = wide_rows(gemm, [0; 3]);
+            [a, b, whole_a, whole_b, whole_c]
+        }
+        Some(_) => [a, b, false, false, false],
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use gemm_matrix::Activation;
+
     use super::*;
+    use crate::gemm::Epilogue;
 
     #[test]
     fn products_are_alike_whose_rows_begin_alike() {
@@ -58,7 +119,7 @@ mod tests {
             let gemm = Gemm::new(64, 40, 32).computed_in(compute).transposed(false, true);
             let own = key(gemm);
             assert!(own.is_some());
-            assert_eq!(own, key(gemm.scaled(2.0, 1.0)));
+            assert_eq!(own, key(gemm.scaled(2.0, 0.0)));
             assert_eq!(own, key(gemm.leading_dimensions(48, 40, 56)));
             for other in [
                 gemm.transposed(false, false),
@@ -78,17 +139,28 @@ mod tests {
             ] {
                 assert_eq!(key(other), None, "{other:?}");
             }
-            // Rows of dense matrices that begin anywhere; in 16 bits the same matrices may have rows that do not.
+            // Rows of dense matrices that begin anywhere, and the same in rows that begin on 16 bytes.
             let odd = Gemm::new(64, 40, 33).computed_in(compute).transposed(false, true);
             assert!(key(odd).is_some());
-            let padded = key(odd.leading_dimensions(40, 40, 40));
-            assert_eq!(padded.is_none(), compute == Compute::Bf16);
+            assert_eq!(key(odd.leading_dimensions(40, 40, 40)), None);
+            // As it is stored, where kernels take longer for it.
+            let is_half = compute.input().is_some();
+            let epilogue = Epilogue::new().activation(Activation::Relu);
+            for other in [gemm.scaled(1.0, 1.0), gemm.then(epilogue)] {
+                assert_eq!(key(other) != own, is_half, "{other:?}");
+            }
+            assert!(!is_half || key(gemm.stored_as(compute.element())) != own);
+            // Kernels for f32 compute these as one product, or as one that is not transposed.
+            let rows = Gemm::new(64, 40, 32).computed_in(compute);
+            let shared = Gemm::new(8, 40, 32).computed_in(compute);
+            let shared = shared.batched(8, [8 * 32, 0, 8 * 40]);
+            assert_eq!(key(shared).is_none(), is_half);
+            assert!(is_half || key(shared) == key(rows));
+            let column = Gemm::new(5, 1, 8).computed_in(compute);
+            assert_eq!(key(column) != key(column.transposed(false, true)), is_half);
+            // A row with gaps that lies transposed is none of a dense matrix.
+            let gapped = Gemm::new(1, 40, 32).computed_in(compute).transposed(true, false);
+            assert_eq!(key(gapped.leading_dimensions(8, 40, 40)), None);
         }
-        // Products that share B and follow each other are one.
-        let rows = Gemm::new(64, 40, 32);
-        assert_eq!(key(rows), key(Gemm::new(8, 40, 32).batched(8, [8 * 32, 0, 8 * 40])));
-        // A vector has no other transpose.
-        let column = Gemm::new(5, 1, 8);
-        assert_eq!(key(column), key(column.transposed(false, true)));
     }
 }

@@ -121,25 +121,44 @@ impl Table {
         self.altered(|parts| parts.exceptions = exceptions)
     }
 
-    /// The same with this exception for a product in place of the one that it may have, or with none. Digests of kernels for tensor
-    /// cores that it has none of are those of the PTX in this program.
+    /// Whether a table can have an exception for a product: it is one of dense matrices, or [like](Table::with_product) one.
+    pub fn can_have(gemm: &Gemm) -> bool {
+        ProductKey::of(gemm).is_some()
+    }
+
+    /// The same with this exception for a product in place of the one that it may have, or with none. A product is like one of dense matrices if
+    /// the same of A and B (in f32 of C, too) can be read by vectors of 16 bytes, alpha is not 0, it is no batch of pointers, and batches share neither A nor B.
+    ///
+    /// Where the PTX of a kernel for tensor cores in this exception has changed since others of it were measured, these go.
     ///
     /// # Errors
     ///
-    /// As for [`Table::new`], and for a product that is not one of dense matrices, or like one.
+    /// As for [`Table::new`], for a product that is [none of a table](Table::can_have), and for an exception of another product.
     pub fn with_product(&self, gemm: &Gemm, exception: Option<Exception>) -> Result<Self, Error> {
         let Some(key) = ProductKey::of(gemm) else {
-            return Err(Error::Table {
-                place: format!("the table of {}", self.0.device.name),
-                reason: "exceptions are of products of dense matrices that are read, and share none of them:                          this product is another"
-                    .to_owned(),
-            });
+            let place = format!("the table of {}", self.0.device.name);
+            let reason = "this product is not like one of dense matrices".to_owned();
+            return Err(Error::Table { place, reason });
         };
+        if exception.as_ref().is_some_and(|exception| exception.key() != Some(key)) {
+            let place = format!("the table of {}", self.0.device.name);
+            let reason = "the exception is of another product".to_owned();
+            return Err(Error::Table { place, reason });
+        }
         self.altered(|parts| {
             parts.exceptions.retain(|one| one.key() != Some(key));
-            for timed in exception.iter().flat_map(|one| [&one.best, &one.instead_of]) {
-                if !parts.device.ptx_sha256.contains_key(timed.kernel) {
-                    parts.device.add_by_name(timed.kernel);
+            for name in exception.iter().flat_map(|one| [one.best.kernel, one.instead_of.kernel]) {
+                if parts.kernels.iter().any(|costs| costs.kernel.name() == name) {
+                    continue;
+                }
+                let before = parts.device.ptx_sha256.get(name).cloned();
+                parts.device.add_by_name(name);
+                if parts.device.ptx_sha256.get(name) != before.as_ref() {
+                    let is_named = |one: &Exception| {
+                        [&one.best, &one.instead_of].iter().any(|at| at.kernel == name)
+                    };
+                    parts.exceptions.retain(|one| !is_named(one));
+                    parts.device.changed_since.remove(name);
                 }
             }
             parts.exceptions.extend(exception);
@@ -151,6 +170,15 @@ impl Table {
         alter(&mut parts);
         let place = format!("the table of {}", parts.device.name);
         Self::checked(parts, place)
+    }
+
+    /// Whether it was measured on a device like this: the costs of others are scaled, and their exceptions do not hold. A device that does not
+    /// tell how many multiprocessors it has is like any of its name.
+    pub fn is_of(&self, info: &DeviceInfo) -> bool {
+        let measured = self.device();
+        let multiprocessors = info.peak.map(|peak| peak.multiprocessors);
+        measured.name == info.name
+            && multiprocessors.is_none_or(|count| count == measured.multiprocessors)
     }
 
     /// The device, and what else the measurements depend on.

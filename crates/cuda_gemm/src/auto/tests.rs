@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use gemm_matrix::Element;
+
 use crate::device::{DeviceChoice, Peak};
 use crate::launch::Product;
 use kernels_gpu::Shared;
@@ -203,7 +205,7 @@ fn no_table_is_made_that_is_not_checked() {
     refused(old.with_kernels(vec![persistent]), "`persistent`: it needs compute capability 9.0");
     let mut exceptions = table.exceptions().to_vec();
     exceptions[0].best = timed("persistent", 1, false);
-    refused(old.with_exceptions(exceptions), "`best`: `persistent` is not among");
+    refused(old.with_exceptions(exceptions), "`best`: `persistent` needs compute capability 9.0");
 }
 
 fn timed(name: &str, splits: u32, staged: bool) -> table::Timed {
@@ -260,6 +262,10 @@ fn exceptions_are_of_kernels_for_f32_in_tf32_too() {
     assert_eq!(measured.configuration.kernel, "tile_32x32");
     let other = Gemm::new(512, 512, 516);
     assert_eq!(fma(other).ns, auto.ranking(&other, 1)[0].ns);
+    // It is taken, and so the first that is worth a measurement, though costs of others say less.
+    let candidates = auto.candidates(&tf32(Gemm::new(512, 512, 512)), 9);
+    let taken = auto.choose(&tf32(Gemm::new(512, 512, 512))).unwrap();
+    assert_eq!(candidates[0].configuration, taken.into());
     // It is none in TF32.
     assert_eq!(auto.exception(&tf32(Gemm::new(512, 512, 512))), None);
 }
@@ -301,8 +307,10 @@ fn exceptions_are_of_tensor_cores_too() {
             Product::F32(_) => 1,
         };
         assert!(best.blocks_per_multiprocessor.is_none_or(|asked| asked == blocks));
-        // The same with other factors; another type, or another size, is another product.
-        assert_eq!(auto.exception(&gemm.scaled(2.0, 1.0)), Some(best));
+        // The same with another alpha; another type, or another size, is another product, and in 16 bits one of another C.
+        assert_eq!(auto.exception(&gemm.scaled(2.0, 0.0)), Some(best));
+        let of_half = gemm.compute.input().is_some();
+        assert_eq!(auto.exception(&gemm.scaled(2.0, 1.0)).is_none(), of_half);
         for other in [gemm.computed_in(Compute::F16), Gemm { m: 41, ..gemm }] {
             assert_eq!(auto.exception(&other), None, "{other:?}");
         }
@@ -333,11 +341,42 @@ fn exceptions_are_of_tensor_cores_too() {
         "exception tf32 3*40x96x1000: `best`: `wgmma_64x64` does not compute in tf32",
     );
     refused(bf16, Configuration { splits: 2, ..plain }, neither);
-    refused(bf16, Configuration { clusters: Some(2), ..plain }, neither);
+    refused(
+        bf16,
+        Configuration { clusters: Some(2), ..plain },
+        "`wgmma_64x64` cannot be launched so",
+    );
+    let split = configuration("wgmma_split_64x16", 2, None, None);
+    refused(bf16, Configuration { splits: 99, ..split }, "cannot be launched so");
+    refused(bf16, Configuration { blocks_per_multiprocessor: Some(2), ..split }, "cannot be");
+    refused(bf16, configuration("wgmma_pipelined", 1, None, None), "single plain products alone");
     refused(bf16, Configuration { clusters: Some(0), ..plain }, "`best.clusters` is 0");
     refused(bf16, configuration("tile_64x64", 1, None, None), "does not compute in bf16");
     let split = configuration("tf32_split_16x128", 2, Some(2), None);
-    refused(tf32, split, "`tf32_split_16x128` is not launched so");
+    refused(tf32, split, "`tf32_split_16x128` cannot be launched so");
+    let auto = device.auto_by(&table).unwrap();
+    let by = |configuration| auto.product_by(bf16, &configuration).map(|_| ()).unwrap_err();
+    for wrong in [split, Configuration { splits: 0, ..plain }, configuration("none", 1, None, None)]
+    {
+        assert!(matches!(by(wrong), Error::Compute { .. }), "{wrong}");
+    }
+    // Of old PTX, they go with what is measured anew.
+    let mut measured = table.device().clone();
+    measured.ptx_sha256.insert("wgmma_split_128x32".to_owned(), "0".repeat(64));
+    let stale = table.with_device(measured).unwrap();
+    let timed =
+        |splits| table::Timed::new(configuration("wgmma_split_128x32", splits, None, None), 9000.0);
+    let more = bf16.stored_as(Element::Bf16);
+    let exception = table::Exception::new(&more, timed(2), timed(1));
+    assert!(stale.with_product(&bf16, Some(exception.clone())).is_err(), "another product");
+    let with = stale.with_product(&more, Some(exception.clone())).unwrap();
+    assert_eq!(with.exceptions().len(), stale.exceptions().len());
+    assert!(with.changes().iter().all(|change| !change.entry_point.starts_with("wgmma")));
+    let with = table.with_product(&more, Some(exception)).unwrap();
+    assert_eq!(with.exceptions().len(), table.exceptions().len() + 1);
+    assert!(with.to_json().contains("\"output\": \"bf16\""));
+    assert_eq!(Table::parse(&with.to_json(), "a copy").unwrap().to_json(), with.to_json());
+
     let mut device = table.device().clone();
     device.ptx_sha256.remove("wgmma_split_128x32");
     let Err(error) = table.with_device(device) else { panic!() };

@@ -10,7 +10,7 @@ mod kernel;
 mod plan;
 
 pub use builder::TensorCoreBuilder;
-pub(crate) use division::Asked;
+pub(crate) use division::{Asked, most_splits};
 pub use kernel::TensorCoreKernel;
 pub(crate) use kernel::{basis, choose, times};
 pub use plan::TensorCorePlan;

@@ -46,8 +46,8 @@ impl CandidateSearch<'_> {
     /// Times the best choices for a product in turn; why not if there is nothing to be had.
     pub fn run(&self, gemm: Gemm) -> Result<Result<SearchResult, String>, Error> {
         let count = CANDIDATES.iter().find(|(flops, _)| gemm.flops() <= *flops);
-        let count =
-            count.map_or(1, |(_, counts)| counts[usize::from(gemm.compute != Compute::F32)]);
+        let (_, counts) = count.expect("the last has no limit");
+        let count = counts[usize::from(gemm.compute != Compute::F32)];
         let predictions = self.auto.candidates(&gemm, count);
         let Some(&chosen) = predictions.first() else {
             return Ok(Err("nothing is predicted for it on this device".to_owned()));
@@ -71,7 +71,10 @@ impl CandidateSearch<'_> {
         let Candidates { jobs, mut runs, wrong } =
             self.candidates(gemm, predictions, cublas_rms_error, &mut buffers[0], &reference)?;
         if runs.is_empty() {
-            return Ok(Err("every kernel is wrong".to_owned()));
+            let first = wrong.first();
+            let how = first.map(|(configuration, reason)| format!(", {configuration}: {reason}"));
+            let how = how.unwrap_or_else(|| ", or does not fit the memory".to_owned());
+            return Ok(Err(format!("every kernel is wrong{how}")));
         }
         for (run, samples_ms) in runs.iter_mut().zip(self.context.time(&jobs, &mut buffers)?) {
             run.samples_ms = samples_ms;
@@ -116,8 +119,8 @@ impl CandidateSearch<'_> {
             let builder = if are_wide(&gemm) { builder } else { builder.any_alignment() };
             let job = match builder.prepare() {
                 Ok(product) => Job::product(product),
-                // Copies of A and B for all candidates may not fit.
-                Err(GemmError::DeviceMemory { .. }) if !jobs.is_empty() => continue,
+                // Copies of A and B for all candidates may not fit, nor all tiles of a large C be counted.
+                Err(GemmError::DeviceMemory { .. } | GemmError::TooLarge { .. }) => continue,
                 Err(error) => return Err(error.into()),
             };
             let check = match check(&job, buffers, reference)? {

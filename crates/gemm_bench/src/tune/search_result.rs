@@ -22,7 +22,7 @@ const MOST_ERROR: f64 = 1.10;
 pub struct SearchResult {
     /// The product.
     pub gemm: Gemm,
-    /// What the costs choose, which is among the runs unless it was wrong.
+    /// What the costs choose, which is among the runs unless it was wrong, or did not fit the memory.
     pub chosen: Prediction,
     /// In the order of what they should have taken; at least one.
     pub runs: Vec<Run>,
@@ -102,10 +102,14 @@ impl SearchResult {
         self.chosen_by(model).ns() / fastest(self.runs.iter()).ns()
     }
 
+    /// What the costs choose, if it was timed.
+    pub fn chosen_run(&self) -> Option<&Run> {
+        self.runs.iter().find(|run| run.configuration == self.chosen.configuration)
+    }
+
     /// How many times as long as the fastest of all it takes what the costs choose; 1 if that was not timed.
     pub fn loss_of_chosen(&self) -> f64 {
-        let own = self.runs.iter().find(|run| run.configuration == self.chosen.configuration);
-        own.map_or(1.0, |own| own.ns() / fastest(self.runs.iter()).ns())
+        self.chosen_run().map_or(1.0, |own| own.ns() / fastest(self.runs.iter()).ns())
     }
 
     /// The fastest that is accurate enough, if the costs choose something that is not, or that is
@@ -119,7 +123,8 @@ impl SearchResult {
         self.exception_to(model.fastest(&self.gemm)?.into())
     }
 
-    fn exception_to(&self, chosen: Prediction) -> Option<Exception> {
+    /// The same if this is what is chosen.
+    pub fn exception_to(&self, chosen: Prediction) -> Option<Exception> {
         let fastest = self.fastest();
         let own = self.runs.iter().find(|run| run.configuration == chosen.configuration);
         let instead_of = match own {
@@ -146,10 +151,14 @@ pub fn predicted(model: &Model, gemm: &Gemm, run: &Run) -> f64 {
     estimate.map_or(f64::INFINITY, |estimate| estimate.ns)
 }
 
-/// Whether the second takes less time than the first, in pairs of samples, by more than noise.
+/// Whether the second takes less time than the first, in pairs of samples, by more than noise; with one sample of each, as on the
+/// software device, noise is not known.
 fn is_faster(first: &[f64], second: &[f64]) -> bool {
     let ratios: Vec<_> = first.iter().zip(second).map(|(first, second)| first / second).collect();
-    let surely = stats::median_interval(&ratios).is_some_and(|(low, _)| low > 1.0);
+    let surely = match ratios.len() {
+        1 => true,
+        _ => stats::median_interval(&ratios).is_some_and(|(low, _)| low > 1.0),
+    };
     surely && stats::median(&ratios) >= GAIN
 }
 
@@ -167,8 +176,9 @@ mod tests {
         // Always faster, but by next to nothing; often faster, and sometimes not.
         assert!(!is_faster(&first, &first.map(|ms| 0.995 * ms)));
         assert!(!is_faster(&first, &[0.9, 1.05, 0.9, 1.05, 0.9, 1.05, 0.9]));
-        // Too few to say.
-        assert!(!is_faster(&[2.0], &[1.0]));
+        // Too few to say; and all that there is on the software device.
+        assert!(!is_faster(&[2.0, 2.0], &[1.0, 1.0]));
+        assert!(is_faster(&[2.0], &[1.0]) && !is_faster(&[2.0], &[1.99]));
     }
 
     /// Numbers that were measured nowhere.

@@ -83,12 +83,14 @@ pub enum Progress<'a> {
         result: &'a SearchResult,
         /// Whether the costs mislead.
         is_exception: bool,
+        /// Whether the table had an exception for it before.
+        was_exception: bool,
         /// The table, with the exceptions so far.
         table: &'a Table,
     },
 }
 
-/// What came of a tuning, from [`Tuner::run`].
+/// What came of a tuning, from [`Tuner::run`] or [`Tuner::products`].
 pub struct Tuning {
     /// The table, with corrected costs if they choose better, and with exceptions.
     pub table: Table,
@@ -172,14 +174,31 @@ impl Tuner {
         let measured_loss = calibrate::mean_loss(&table, &of_f32);
         let calibrated = calibrate::calibrated(&table, &of_f32)?;
         let is_better = calibrated.is_some();
-        let table = with_exceptions(calibrated.unwrap_or(table), &results)?;
+        let table = self.with_exceptions(calibrated.unwrap_or(table), &results)?;
         let corrected_loss = is_better.then(|| calibrate::mean_loss(&table, &of_f32));
         let ffma_gflops = before.zip(after).map(|(before, after)| [before, after]);
         Ok(Tuning { table, results, wrong, measured_loss, corrected_loss, ffma_gflops })
     }
 
+    /// The table, with exceptions for products that its costs mislead about; what those in f32 are decides in other precisions, too.
+    fn with_exceptions(&self, table: Table, results: &[SearchResult]) -> Result<Table, Error> {
+        let (of_f32, others): (Vec<_>, Vec<_>) =
+            results.iter().partition(|result| result.gemm.compute == Compute::F32);
+        let model = Model::new(&table);
+        let table = of_f32.into_iter().try_fold(table, |table, result| {
+            table.with_product(&result.gemm, result.exception_by(&model))
+        })?;
+        let auto = self.context.device.auto_by(&table)?;
+        let table = others.into_iter().try_fold(table, |table, result| {
+            let chosen = auto.predictions(&result.gemm, 1);
+            let exception = chosen.first().and_then(|chosen| result.exception_to(*chosen));
+            table.with_product(&result.gemm, exception)
+        });
+        Ok(table?)
+    }
+
     /// Measures these products alone, each as it says, and gives the table an [`Exception`](cuda_gemm::auto::table::Exception) for each that its costs mislead
-    /// about: a program that has the same products again and again may name them here once.
+    /// about, in place of the one that it may have had: a program that has the same products again and again may name them here once.
     ///
     /// ```
     /// use cuda_gemm::{Compute, Device, DeviceChoice, Gemm};
@@ -203,7 +222,8 @@ impl Tuner {
     ///
     /// # Errors
     ///
-    /// That of `report`; otherwise [`Error::TableOfAnother`] if the table is another device's, those of [`Gemm::validate`] and [`Table::with_product`],
+    /// That of `report`; otherwise [`Error::TableOfAnother`] if the table is another device's, those of [`Gemm::validate`],
+    /// [`Error::NotForTables`],
     /// [`Error::NothingMeasured`], a fault of a kernel, or [`cuda_gemm::Error::Driver`].
     pub fn products<E: From<Error>>(
         &self,
@@ -211,16 +231,12 @@ impl Tuner {
         products: &[Gemm],
         mut report: impl FnMut(Progress<'_>) -> Result<(), E>,
     ) -> Result<Tuning, E> {
-        let (own, name) = (&self.context.device.info().name, &table.device().name);
-        if own != name {
-            let (device, table) = (own.clone(), name.clone());
+        let info = self.context.device.info();
+        if !table.is_of(info) {
+            let (device, table) = (info.name.clone(), table.device().name.clone());
             return Err(Error::TableOfAnother { device, table }.into());
         }
-        for gemm in products {
-            gemm.validate().map_err(Error::from)?;
-            // Those that cannot be in a table are refused before any is measured.
-            table.with_product(gemm, None).map_err(Error::from)?;
-        }
+        products.iter().try_for_each(check)?;
         let before = self.context.ffma_gflops()?;
         let total = products.len();
         let mut run =
@@ -238,16 +254,17 @@ impl Tuner {
     }
 }
 
-/// The table, with exceptions for products that its costs mislead about.
-fn with_exceptions(table: Table, results: &[SearchResult]) -> Result<Table, Error> {
-    let model = Model::new(&table);
-    let exception = |result: &SearchResult| match result.gemm.compute {
-        Compute::F32 => result.exception_by(&model),
-        _ => result.exception(),
-    };
-    results
-        .iter()
-        .try_fold(table, |table, result| Ok(table.with_product(&result.gemm, exception(result))?))
+/// Whether [`Tuner::products`] takes a product.
+///
+/// # Errors
+///
+/// Those of [`Gemm::validate`], and [`Error::NotForTables`].
+pub fn check(gemm: &Gemm) -> Result<(), Error> {
+    gemm.validate()?;
+    match Table::can_have(gemm) {
+        true => Ok(()),
+        false => Err(Error::NotForTables { shape: Shape::of(gemm).to_string() }),
+    }
 }
 
 /// What is measured: the tiles, and rungs that may be faster where they fit.
@@ -373,10 +390,16 @@ impl<R> Steps<'_, R> {
                 let configuration = *configuration;
                 (self.report)(Progress::WrongChoice { shape, configuration, reason })?;
             }
+            let was_exception = auto.exception(gemm).is_some();
             let exception = result.exception();
             let is_exception = exception.is_some();
             table = table.with_product(gemm, exception).map_err(Error::from)?;
-            (self.report)(Progress::Product { result: &result, is_exception, table: &table })?;
+            (self.report)(Progress::Product {
+                result: &result,
+                is_exception,
+                was_exception,
+                table: &table,
+            })?;
             results.push(result);
         }
         Ok((results, table))
@@ -431,7 +454,17 @@ mod tests {
         let products = [batch.computed_in(Compute::Tf32), batch.computed_in(Compute::F16)];
         let more = tuner.products(&tuning.table, &products, |_| Ok::<_, Error>(())).unwrap();
         assert_eq!((more.results.len(), more.wrong), (2, 0));
-        assert!(more.measured_loss >= 1.0 && more.corrected_loss.is_none());
+        // What is known of others stays, and what is measured again is replaced.
+        let exceptions = |table: &Table| -> Vec<_> {
+            table.exceptions().iter().map(|one| one.to_string()).collect()
+        };
+        let expected = exceptions(&tuning.table);
+        let of_products = more.results.iter().filter_map(|result| result.exception());
+        let expected = expected.into_iter().chain(of_products.map(|one| one.to_string()));
+        assert_eq!(exceptions(&more.table), expected.collect::<Vec<_>>());
+        let again = tuner.products(&more.table, &products, |_| Ok::<_, Error>(())).unwrap();
+        let count = again.results.iter().filter(|result| result.exception().is_some()).count();
+        assert_eq!(again.table.exceptions().len(), tuning.table.exceptions().len() + count);
     }
 
     #[test]
@@ -445,11 +478,11 @@ mod tests {
         };
         let other = &Table::built_in().unwrap()[0];
         let refused = products(other, Gemm::new(8, 8, 8));
-        assert!(refused.contains("measure a table of that first"), "{refused}");
+        assert!(refused.contains("a table of its own comes first"), "{refused}");
         let name = device.info().name.clone();
         let own = other.with_device(Measured { name, ..other.device().clone() }).unwrap();
         let shared = products(&own, Gemm::new(8, 8, 8).batched(2, [64, 0, 65]));
-        assert!(shared.contains("exceptions are of"), "{shared}");
+        assert!(shared.contains("no product for a table"), "{shared}");
         let wrong = products(&own, Gemm::new(8, 8, 8).leading_dimensions(4, 8, 8));
         assert!(wrong.contains("lda"), "{wrong}");
     }

@@ -26,7 +26,8 @@ pub struct TuneArgs {
     #[command(flatten)]
     pub product: ProductArgs,
 
-    /// The table to add products to [default: the one that --out names, if there is one; otherwise the one built in].
+    /// The table to add products to, and to write if there is no --out [default: the one that --out names, or that is in this
+    /// folder, if there is one; otherwise the one built in].
     #[arg(long, value_name = "FILE")]
     pub table: Option<PathBuf>,
 

@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use kernels_gpu::{KernelDescriptor, TENSOR_CORE, TensorCoreDescriptor};
+use gemm_matrix::Element;
+use kernels_gpu::{KernelDescriptor, TENSOR_CORE, TensorCoreDescriptor, f32_kernels};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::auto::configuration::Configuration;
 use crate::auto::digests;
-use crate::auto::product_key::ProductKey;
+use crate::auto::product_key::{ProductKey, Store, as_launched, dense};
 use crate::device::{Device, Peak};
 use crate::environment::Environment;
 use crate::error::Error;
 use crate::gemm::{Compute, Gemm};
-use crate::launch::find_kernel;
+use crate::launch::{find_kernel, nearest_name};
 
 /// A [`Table`](crate::Table) before it is checked, and in JSON.
 #[derive(Clone, Serialize, Deserialize)]
@@ -151,6 +152,20 @@ pub struct Exception {
     /// How many products there are, whose matrices lie one below the other.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub batch: usize,
+    /// The type of C, in 16 bits; otherwise it makes no difference, and is f32.
+    #[serde(
+        default,
+        skip_serializing_if = "is_default",
+        serialize_with = "element_name",
+        deserialize_with = "element_by_name"
+    )]
+    pub output: Element,
+    /// Likewise, whether an old C is read: beta is not 0.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub reads_c: bool,
+    /// Likewise, whether there is an epilogue.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub has_epilogue: bool,
     /// The fastest that is as accurate as cuBLAS, or nearly.
     pub best: Timed,
     /// What the costs say is fastest; its time is what they say where it was not measured.
@@ -169,7 +184,7 @@ fn is_one(count: &usize) -> bool {
     *count == one()
 }
 
-/// A kernel's name, which is not a part of the JSON: serde would take a `&str` for one.
+/// A kernel's name. An alias, because serde's derive would borrow a field of type `&str` from the JSON.
 type KernelName = &'static str;
 
 /// A configuration and its time.
@@ -228,7 +243,7 @@ impl Measured {
     }
 
     /// The same of a kernel for matrices of any type, by its name; an unknown name adds nothing.
-    pub fn add_by_name(&mut self, name: &str) {
+    pub(in crate::auto) fn add_by_name(&mut self, name: &str) {
         match TENSOR_CORE.iter().find(|known| known.name() == name) {
             Some(kernel) => self.add_tensor_core(kernel),
             None => {
@@ -246,22 +261,36 @@ impl Measured {
 }
 
 impl Exception {
-    /// That of a product, of which precision, sizes, transposes and batch count; products that are one of more rows are that one.
+    /// That of a product, which is [one of a table](crate::Table::can_have); products in f32 that are launched as one of more rows are that one.
     pub fn new(gemm: &Gemm, best: Timed, instead_of: Timed) -> Self {
-        let Gemm { compute, m, n, k, trans_a, trans_b, batch, .. } = gemm.canonical();
-        Self { compute, m, n, k, trans_a, trans_b, batch, best, instead_of }
+        let Store { output, reads_c, has_epilogue } = Store::of(gemm);
+        let Gemm { compute, m, n, k, trans_a, trans_b, batch, .. } = as_launched(gemm);
+        Self {
+            compute,
+            m,
+            n,
+            k,
+            trans_a,
+            trans_b,
+            batch,
+            output,
+            reads_c,
+            has_epilogue,
+            best,
+            instead_of,
+        }
     }
 
-    /// The product.
+    /// The product, of dense matrices, with beta 0 and without an epilogue.
     pub fn gemm(&self) -> Gemm {
-        let Self { compute, m, n, k, trans_a, trans_b, batch, .. } = *self;
-        let gemm = Gemm::new(m, n, k).transposed(trans_a, trans_b).computed_in(compute);
-        if batch == 1 { gemm } else { gemm.stacked(batch) }
+        let Self { compute, m, n, k, trans_a, trans_b, batch, output, .. } = *self;
+        dense([m, n, k], [trans_a, trans_b], batch, compute).stored_as(output)
     }
 
     /// Of what products it holds.
     pub(in crate::auto) fn key(&self) -> Option<ProductKey> {
-        ProductKey::of(&self.gemm())
+        let Self { output, reads_c, has_epilogue, .. } = *self;
+        Some(ProductKey::of(&self.gemm())?.stored(Store { output, reads_c, has_epilogue }))
     }
 }
 
@@ -277,10 +306,14 @@ impl fmt::Display for Exception {
         }
         write!(f, "{m}x{n}x{k}")?;
         let op = |trans: bool| if trans { 'T' } else { 'N' };
-        match (trans_a, trans_b) {
-            (false, false) => Ok(()),
-            (a, b) => write!(f, ":{}{}", op(a), op(b)),
+        if trans_a || trans_b {
+            write!(f, ":{}{}", op(trans_a), op(trans_b))?;
         }
+        if self.output != Element::F32 {
+            write!(f, ", C in {}", self.output)?;
+        }
+        f.write_str(if self.reads_c { ", beta" } else { "" })?;
+        f.write_str(if self.has_epilogue { ", epilogue" } else { "" })
     }
 }
 
@@ -307,13 +340,26 @@ fn compute_by_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Compute
     String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
 
+fn element_name<S: Serializer>(element: &Element, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(element.name())
+}
+
+fn element_by_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Element, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let known = Element::ALL.into_iter().find(|known| known.name() == name);
+    known.ok_or_else(|| D::Error::custom(format!("there is no type `{name}` of elements")))
+}
+
 /// The name of a kernel for matrices of any type.
 fn any_kernel<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static str, D::Error> {
     let name = String::deserialize(deserializer)?;
-    if let Some(known) = TENSOR_CORE.iter().find(|known| known.name() == name) {
-        return Ok(known.name());
-    }
-    find_kernel(&name).map(KernelDescriptor::name).map_err(D::Error::custom)
+    let half = TENSOR_CORE.iter().map(|known| known.name());
+    let known: Vec<_> = half.chain(f32_kernels().map(KernelDescriptor::name)).collect();
+    known.iter().find(|known| **known == name).copied().ok_or_else(|| {
+        let nearest = nearest_name(&name, &known);
+        let nearest = nearest.map(|nearest| format!("; did you mean `{nearest}`?"));
+        D::Error::custom(format!("there is no kernel `{name}`{}", nearest.unwrap_or_default()))
+    })
 }
 
 fn name<S: Serializer>(

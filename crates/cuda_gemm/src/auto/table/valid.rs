@@ -1,6 +1,6 @@
 //! What every table keeps to.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use kernels_gpu::{TENSOR_CORE, TF32};
@@ -27,12 +27,16 @@ pub(super) fn check(table: &Parts) -> Result<(), String> {
             return Err(format!("there are two `{name}`"));
         }
     }
-    let mut products = HashSet::new();
+    let mut products: HashMap<_, &Exception> = HashMap::new();
     for exception in exceptions {
         check_exception(exception, device, &names)
             .map_err(|reason| format!("exception {exception}: {reason}"))?;
-        if !products.insert(exception.key()) {
-            return Err(format!("there are two exceptions {exception}"));
+        if let Some(first) = products.insert(exception.key(), exception) {
+            let (first, second) = (first.to_string(), exception.to_string());
+            return Err(match first == second {
+                true => format!("there are two exceptions {first}"),
+                false => format!("exceptions {first} and {second} are of the same product"),
+            });
         }
     }
     Ok(())
@@ -95,8 +99,17 @@ fn check_exception(
     device: &Measured,
     kernels: &HashSet<&str>,
 ) -> Result<(), String> {
-    let Exception { compute, best, instead_of, .. } = exception;
-    exception.gemm().validate().map_err(|error| error.to_string())?;
+    let Exception { m, n, k, batch, best, instead_of, .. } = exception;
+    let gemm = exception.gemm();
+    gemm.validate().map_err(|error| error.to_string())?;
+    for (what, size) in [("m", m), ("n", n), ("k", k), ("batch", batch)] {
+        if *size == 0 {
+            return Err(format!("`{what}` is 0, and must be at least 1"));
+        }
+    }
+    if exception.compute.input().is_none() && (exception.reads_c || exception.has_epilogue) {
+        return Err("`reads_c` and `has_epilogue` are of products in 16 bits".to_owned());
+    }
     for (which, timed) in [("best", best), ("instead_of", instead_of)] {
         let Timed { kernel, splits, clusters, blocks_per_multiprocessor, ns, .. } = *timed;
         at_least_1(format_args!("{which}.splits"), splits)?;
@@ -106,7 +119,7 @@ fn check_exception(
             at_least_1(format_args!("{which}.{what}"), count.unwrap_or(1))?;
         }
         positive(format_args!("{which}.ns"), ns)?;
-        if let Some(reason) = timed.configuration().refusal(*compute) {
+        if let Some(reason) = timed.configuration().refusal(&gemm, device.capability) {
             return Err(format!("`{which}`: {reason}"));
         }
         // So that it has digests, and runs on the device.

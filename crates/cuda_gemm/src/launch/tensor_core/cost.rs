@@ -5,7 +5,7 @@ use kernels_gpu::{
     TensorCoreAbi, TensorCoreDescriptor, mma_outer, wgmma_persistent, wgmma_pingpong, wgmma_split,
 };
 
-use super::division::{Asked, Division};
+use super::division::{Asked, Division, most_splits};
 use crate::gemm::{Epilogue, Gemm};
 
 /// A kernel, how it divides a product, and what that takes.
@@ -379,7 +379,7 @@ pub(super) fn division(
     let time =
         |division: &Division| cost.map_or(0.0, |cost| cost.of(gemm, *division, multiprocessors));
     let all = Division::all(gemm, kernel, multiprocessors);
-    let splits = splits.map(|splits| splits.clamp(1, Division::most_splits(gemm, kernel)));
+    let splits = splits.map(|splits| splits.clamp(1, most_splits(gemm, kernel)));
     let most = kernel.blocks_per_multiprocessor();
     let blocks = blocks.map(|blocks| if blocks < most { 1 } else { most });
     // Of each number of blocks for a multiprocessor there is a cluster for each tile.

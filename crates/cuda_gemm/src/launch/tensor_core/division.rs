@@ -19,6 +19,12 @@ pub(super) fn tiles([rows, cols]: [usize; 2], kernel: &TensorCoreDescriptor) -> 
     along(rows, kernel.rows()).saturating_mul(along(cols, kernel.cols()))
 }
 
+/// The most blocks in a cluster: each has a step along K.
+pub(crate) fn most_splits(gemm: &Gemm, kernel: &TensorCoreDescriptor) -> u32 {
+    let steps = gemm.depth().div_ceil(BK as usize);
+    if kernel.splits() { steps.clamp(1, MOST_SPLITS as usize) as u32 } else { 1 }
+}
+
 /// What the blocks of a launch have of one product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Division {
@@ -62,7 +68,7 @@ impl Division {
         multiprocessors: u32,
     ) -> impl Iterator<Item = Self> + use<> {
         let (gemm, whole) = (*gemm, Self::whole(gemm, kernel));
-        let (most, most_splits) = (whole.blocks, Self::most_splits(&gemm, kernel));
+        let (most, most_splits) = (whole.blocks, most_splits(&gemm, kernel));
         let shared = [[most, most], [most, 1], [1, 1]];
         let count = match (kernel.splits(), most) {
             (false, _) => 0,
@@ -85,12 +91,6 @@ impl Division {
     pub(super) fn asked(self) -> Asked {
         let Self { splits, clusters, blocks, .. } = self;
         Asked { splits: Some(splits), clusters, blocks: Some(blocks) }
-    }
-
-    /// The most blocks in a cluster: each has a step along K.
-    pub(super) fn most_splits(gemm: &Gemm, kernel: &TensorCoreDescriptor) -> u32 {
-        let steps = gemm.depth().div_ceil(BK as usize);
-        if kernel.splits() { steps.clamp(1, MOST_SPLITS as usize) as u32 } else { 1 }
     }
 
     /// Tiles of all C, and steps along K of a block of each of them.
