@@ -64,14 +64,14 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
         Some(table) => Some(Table::read(table)?),
         None if is_table => Some(Table::read(&path)?),
         None => match Table::nearest(device.info())? {
-            Some(table) if !table.is_of(device.info()) => {
+            Some(table) if table.is_of(device.info()) => Some(table),
+            _ => {
                 let message = format!(
                     "there is no table of {} to add products to: make one with `host tune --out FILE`, and name it again with the products",
                     device.info().name
                 );
                 return Err(Error::usage_of("tune", message));
             }
-            table => table,
         },
     };
     if let Some(table) = &base {

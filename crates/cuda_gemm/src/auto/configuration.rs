@@ -98,12 +98,16 @@ impl Configuration {
         Asked { splits: Some(self.splits), clusters: self.clusters, blocks }
     }
 
-    /// Why a product of this size, precision and layout cannot be launched so on a device of this compute capability, whatever its epilogue and
-    /// the type of its C are; `None` if it can be.
-    pub(super) fn refusal(&self, gemm: &Gemm, capability: (u32, u32)) -> Option<String> {
+    /// The kernel, if a product of this size, precision and layout can be launched so on a device of this compute capability, whatever its
+    /// epilogue and the type of its C are; otherwise why not.
+    pub(in crate::auto) fn kernel_for(
+        &self,
+        gemm: &Gemm,
+        capability: (u32, u32),
+    ) -> Result<AnyKernel, String> {
         let Self { kernel, splits, clusters, blocks_per_multiprocessor: blocks, staged } = *self;
         let Some(known) = AnyKernel::find(kernel, gemm.compute) else {
-            return Some(format!("`{kernel}` does not compute in {}", gemm.compute));
+            return Err(format!("`{kernel}` does not compute in {}", gemm.compute));
         };
         let (takes_splits, takes_copies, needs_hopper) = match known {
             AnyKernel::F32(known) => {
@@ -113,14 +117,14 @@ impl Configuration {
             }
             AnyKernel::Half(known, input) => {
                 if known.layouts(input).is_none() {
-                    return Some(format!("`{kernel}` takes single plain products alone"));
+                    return Err(format!("`{kernel}` takes single plain products alone"));
                 }
                 (known.splits(), false, known.abi() == TensorCoreAbi::TensorMap)
             }
         };
         if needs_hopper && capability != (9, 0) {
             let (major, minor) = capability;
-            return Some(format!(
+            return Err(format!(
                 "`{kernel}` needs compute capability 9.0, and the device has {major}.{minor}"
             ));
         }
@@ -133,12 +137,14 @@ impl Configuration {
             ),
         };
         if (splits > 1 && !takes_splits) || (staged && !takes_copies) {
-            return Some(format!("`{kernel}` takes neither splits nor copies"));
+            return Err(format!("`{kernel}` takes neither splits nor copies"));
         }
         let is_possible = (1..=most_splits).contains(&splits)
             && clusters.is_none_or(|clusters| clusters > 0 && has_clusters)
             && blocks.is_none_or(|blocks| blocks == 1 && most_blocks > 1);
-        (!is_possible).then(|| format!("`{kernel}` cannot be launched so: {self}"))
+        is_possible
+            .then_some(known)
+            .ok_or_else(|| format!("`{kernel}` cannot be launched so: {self}"))
     }
 
     /// The same as a choice among the kernels for f32 matrices, if the kernel is one for such products in this precision.

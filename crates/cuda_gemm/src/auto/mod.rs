@@ -62,11 +62,6 @@ pub use table::Table;
 /// The name that stands for the choice.
 pub const NAME: &str = "auto";
 
-/// How many times as long as tensor cores FMAs may be predicted to take, and be taken yet: in TF32 they are more accurate.
-fn fmas_ahead(compute: Compute) -> f64 {
-    if compute == Compute::Tf32 { 1.02 } else { 1.0 }
-}
-
 /// What `auto` is, in a line.
 pub const SUMMARY: &str = "the kernel and the splits that are fastest for this product here";
 
@@ -248,23 +243,17 @@ impl Auto {
         gemm: Gemm,
         configuration: &Configuration,
     ) -> Result<ProductBuilder, Error> {
-        let Configuration { kernel, splits, staged, .. } = *configuration;
-        if let Some(reason) = configuration.refusal(&gemm, self.device.info().capability) {
-            return Err(gemm.compute.refused(reason));
-        }
-        match AnyKernel::find(kernel, gemm.compute) {
-            Some(AnyKernel::F32(descriptor)) => {
+        let Configuration { splits, staged, .. } = *configuration;
+        let kernel = configuration.kernel_for(&gemm, self.device.info().capability);
+        match kernel.map_err(|reason| gemm.compute.refused(reason))? {
+            AnyKernel::F32(descriptor) => {
                 let choice = Choice { descriptor, splits, staged };
                 Ok(ProductBuilder::F32(self.plan_choice(gemm, choice)?))
             }
-            Some(AnyKernel::Half(descriptor, input)) => {
+            AnyKernel::Half(descriptor, input) => {
                 let plan = self.device.tensor_core(descriptor, input)?.plan(gemm);
                 let plan = plan.divided(configuration.division(descriptor));
                 Ok(ProductBuilder::TensorCore(plan))
-            }
-            None => {
-                let reason = format!("{kernel} does not compute in it");
-                Err(gemm.compute.refused(reason))
             }
         }
     }
@@ -532,4 +521,9 @@ fn with_aligned_rows(gemm: &Gemm) -> Gemm {
     let Gemm { lda, ldb, stride_a, stride_b, .. } = *gemm;
     let [lda, ldb, stride_a, stride_b] = [lda, ldb, stride_a, stride_b].map(up);
     Gemm { lda, ldb, stride_a, stride_b, ..*gemm }
+}
+
+/// How many times as long as tensor cores FMAs may be predicted to take, and be taken yet: in TF32 they are more accurate.
+fn fmas_ahead(compute: Compute) -> f64 {
+    if compute == Compute::Tf32 { 1.02 } else { 1.0 }
 }

@@ -254,7 +254,7 @@ impl Measured {
         }
     }
 
-    /// The same of a kernel for tensor cores in 16 bits, which is measured in bf16.
+    /// The same of a kernel for tensor cores in 16 bits, by its entry point for bf16: that for f16 is of the same source.
     pub fn add_tensor_core(&mut self, kernel: &TensorCoreDescriptor) {
         self.ptx_sha256.extend(digests::digest(self.capability, kernel.name()));
     }

@@ -119,9 +119,8 @@ fn check_exception(
             at_least_1(format_args!("{which}.{what}"), count.unwrap_or(1))?;
         }
         positive(format_args!("{which}.ns"), ns)?;
-        if let Some(reason) = timed.configuration().refusal(&gemm, device.capability) {
-            return Err(format!("`{which}`: {reason}"));
-        }
+        let found = timed.configuration().kernel_for(&gemm, device.capability);
+        found.map_err(|reason| format!("`{which}`: {reason}"))?;
         // So that it has digests, and runs on the device.
         let is_for_tensor_cores = tensor_core_kernels().any(|known| known == kernel);
         if !is_for_tensor_cores && !kernels.contains(kernel) {
