@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cuda_gemm::auto::Configuration;
 use cuda_gemm::{Extras, Gemm, OperandMut, OperandRef, Plan, Product};
 
 use crate::cublas_fastest::CublasFastest;
@@ -65,12 +66,15 @@ impl Title {
 
     /// What `auto` chose, in words; `None` for all else.
     pub fn choice(&self) -> Option<String> {
-        let splits = self.splits.filter(|splits| *splits > 1);
-        let splits = splits.map(|splits| format!(" in {splits} splits")).unwrap_or_default();
-        let clusters = self.clusters.map(|clusters| format!(" by {clusters} clusters"));
-        let clusters = clusters.unwrap_or_default();
-        let staged = if self.staged { ", staged" } else { "" };
-        self.chosen.map(|name| format!("{name}{splits}{clusters}{staged}"))
+        let Self { chosen, splits, clusters, staged, .. } = *self;
+        let configuration = Configuration {
+            kernel: chosen?,
+            splits: splits.unwrap_or(1),
+            clusters,
+            blocks_per_multiprocessor: None,
+            staged,
+        };
+        Some(configuration.to_string())
     }
 }
 

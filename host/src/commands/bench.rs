@@ -9,9 +9,10 @@ use std::time::Instant;
 use cuda_gemm::error::no_gpu;
 use host::compare::{Comparison, Note, Observer, Row, Step};
 use host::telemetry::Telemetry;
-use host::{Compute, Device, DeviceChoice, Gemm, Loaded, Selection, Shape, Table, baseline, shape};
+use host::{Compute, Device, DeviceChoice, Gemm, Loaded, Selection, Shape, Table, baseline};
 
 use super::outcome::Outcome;
+use super::product;
 use crate::error::{Error, few_sets, no_baseline, not_compared};
 use crate::io::{device, progress, stdio};
 use crate::report::record::Setting;
@@ -28,10 +29,7 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
     for name in args.kernels() {
         choices.extend(Selection::parse(name)?.computing(args.compute())?.rungs());
     }
-    let mut shapes = args.sizes.clone();
-    if let Some(file) = &args.shapes {
-        shapes.extend(shape::read(file)?);
-    }
+    let mut shapes = product::shapes(&args.sizes, args.shapes.as_deref())?;
     shapes.extend(args.random());
     if shapes.is_empty() {
         shapes.extend(SQUARES.map(Shape::square));

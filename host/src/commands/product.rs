@@ -1,8 +1,10 @@
 //! The options that say what is computed, which several commands share.
 
+use std::path::Path;
+
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use host::gemm::MAX_DIMENSION;
-use host::{Activation, Axis, Compute, Element, Epilogue, Gemm, Shape};
+use host::{Activation, Axis, Compute, Element, Epilogue, Error, Gemm, Shape, shape};
 
 #[derive(Debug, clap::Args)]
 pub struct ProductArgs {
@@ -148,6 +150,19 @@ impl ProductArgs {
             ..shape
         }
     }
+}
+
+/// The shapes that are named, and those in a file.
+///
+/// # Errors
+///
+/// Those of [`shape::read`].
+pub fn shapes(named: &[Shape], file: Option<&Path>) -> Result<Vec<Shape>, Error> {
+    let mut shapes = named.to_vec();
+    if let Some(file) = file {
+        shapes.extend(shape::read(file)?);
+    }
+    Ok(shapes)
 }
 
 /// A number of products.

@@ -11,11 +11,12 @@ use std::time::Instant;
 use host::auto::Configuration;
 use host::auto::table::Costs;
 use host::tune::{Effort, Progress, Run, SearchResult, Tuner, Tuning};
-use host::{Shape, Table, shape, tune};
+use host::{Shape, Table, tune};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::outcome::Outcome;
+use super::product;
 use crate::error::{Error, no_baseline, not_compared};
 use crate::io::device::DeviceArg;
 use crate::io::output::Output;
@@ -32,10 +33,7 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
         return accept::run(path);
     }
     let clock = Instant::now();
-    let mut shapes = args.sizes.clone();
-    if let Some(file) = &args.shapes {
-        shapes.extend(shape::read(file)?);
-    }
+    let shapes = product::shapes(&args.sizes, args.shapes.as_deref())?;
     if shapes.is_empty() && (args.table.is_some() || !args.product.is_default()) {
         let message = "without products all kernels are measured, for a table of their own: name products with --sizes or --shapes";
         return Err(Error::usage_of("tune", message));

@@ -152,7 +152,7 @@ fn random_shapes_and_parts_of_wider_matrices() {
     let folder = tempfile::tempdir().unwrap();
     args.save = Some(folder.path().join("rows.jsonl"));
     assert_eq!((args.random().len(), args.options().left), (2, 1));
-    assert_eq!(args.random(), shape::random(2, 5));
+    assert_eq!(args.random(), host::shape::random(2, 5));
     let products = products(&args);
     assert_eq!([products[0].lda, products[0].ldb, products[0].ldc], [11; 3]);
     let batch = &products[1];

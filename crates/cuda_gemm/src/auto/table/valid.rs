@@ -103,9 +103,7 @@ fn check_exception(
     let gemm = exception.gemm();
     gemm.validate().map_err(|error| error.to_string())?;
     for (what, size) in [("m", m), ("n", n), ("k", k), ("batch", batch)] {
-        if *size == 0 {
-            return Err(format!("`{what}` is 0, and must be at least 1"));
-        }
+        at_least_1(what, *size)?;
     }
     if exception.compute.input().is_none() && (exception.reads_c || exception.has_epilogue) {
         return Err("`reads_c` and `has_epilogue` are of products in 16 bits".to_owned());
@@ -157,9 +155,9 @@ fn not_negative(what: impl fmt::Display, value: f64) -> Result<(), String> {
     }
 }
 
-fn at_least_1(what: impl fmt::Display, count: u32) -> Result<(), String> {
-    match count {
-        0 => Err(format!("`{what}` is 0, and must be at least 1")),
-        _ => Ok(()),
+fn at_least_1<T: Default + PartialEq>(what: impl fmt::Display, count: T) -> Result<(), String> {
+    match count == T::default() {
+        true => Err(format!("`{what}` is 0, and must be at least 1")),
+        false => Ok(()),
     }
 }
