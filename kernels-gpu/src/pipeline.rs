@@ -1,6 +1,6 @@
 //! The pipeline in shared memory of the rungs with tensor maps, from [`tma`](crate::tma) on: its
-//! stages, their barriers, and the copies that fill them. Those for tensor cores have their own, and count
-//! its stages by a [`StageState`].
+//! stages, their barriers, and the copies that fill them. Those for tensor cores have their own, count
+//! its stages by a [`StageState`], and some fill them by [`load_tile()`].
 //!
 //! A tile of B arrives as it is needed. The copy engine cannot transpose, so a tile of A arrives
 //! *raw*, with a row of 64 bytes for each row of the tile, and threads transpose it into its
@@ -10,7 +10,7 @@
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
-use cuda_std::tma::{self, TensorMap};
+use cuda_std::tma::{self, CachePolicy, TensorMap};
 
 /// Rows of C per block.
 pub const BM: u32 = 128;
@@ -35,6 +35,40 @@ const BARRIERS_AT: u32 = RAW_AT + RAW_STAGES * STAGE_A;
 pub const PIPELINE_END: u32 = BARRIERS_AT + 2 * (2 * STAGES + RAW_STAGES);
 
 const _: () = assert!(BK == 16, "a raw row is 64 bytes, four groups of four");
+
+/// Rows or columns of a tile of C up to which an operand that is read once is evicted first. With tiles of 128 that costs up to 2 % of the time
+/// (`runs/2026-11-26-h100-lines`).
+const NARROW: u32 = 64;
+
+/// Whether the L2 cache is to evict an operand first: each of its tiles is read for one tile of C alone, and that one is narrow. Along the other
+/// operand, C has so many tiles, of this many rows or columns.
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+#[inline(always)]
+pub fn is_read_once(extent: u32, tiles: u32, is_of_one_product: bool) -> bool {
+    extent <= NARROW && tiles == 1 && is_of_one_product
+}
+
+/// As [`tma::load`]; if the tile is read once, the L2 cache is to evict it first.
+///
+/// # Safety
+/// As for [`tma::load`].
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+#[inline(always)]
+pub unsafe fn load_tile<T, const RANK: usize>(
+    to: SharedPtr<T>,
+    map: &TensorMap,
+    at: [i32; RANK],
+    full: Mbarrier,
+    is_read_once: bool,
+) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        match is_read_once {
+            true => tma::load_with_policy(to, map, at, full, CachePolicy::evict_first()),
+            false => tma::load(to, map, at, full),
+        }
+    }
+}
 
 /// The number of a tile along K, which says where it is in the pipeline: the tiles use the stages
 /// in turn, and each use is a phase of the stage's barriers.

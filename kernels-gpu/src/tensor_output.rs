@@ -1,9 +1,9 @@
 //! C of the kernels for tensor cores: in f32, or in 16 bits like A and B, with an epilogue.
 //!
-//! Where rows begin on 8 bytes, four lanes store whole sectors of a row, as `wgmma` leaves the sums, or in
-//! 16 bits nearly so. Other rows, and edges, go through shared memory, 16 rows by 32 columns at a time, so
-//! that a warp's accesses are whole rows, wherever they begin. Where there is an epilogue, or C is read, so
-//! many sums at a time are moved to the same registers, so that the epilogue is in the code once.
+//! `wgmma` leaves a warp's sums such that four lanes have 32 bytes of a row in f32, and 16 in 16 bits. They go through shared memory, 16 rows by
+//! 32 or 64 columns at a time, so that a warp stores whole lines: by vectors of 16 bytes where rows begin on these, and otherwise, and at edges,
+//! one element per lane. Where there is an epilogue, or C is read, so many sums at a time are moved to the same registers, so that the epilogue
+//! is in the code once.
 
 mod tile;
 
@@ -20,7 +20,7 @@ use crate::matrix::Output;
 
 pub use self::tile::tile_bytes;
 
-/// Columns that a warp stages at once, one for each lane.
+/// Columns of f32 that a warp stages at once, one for each lane.
 const STAGED_COLS: u32 = 32;
 /// Rows of a warp's sums.
 const ROWS: u32 = 16;
@@ -36,7 +36,7 @@ pub const AT_ONCE: usize = 8;
 pub const STAGING: u32 = ROWS * STAGED_COLS;
 
 const _: () = assert!(AT_ONCE <= OUTPUTS_AT_ONCE, "an epilogue takes no more");
-const _: () = assert!(PART == 2 * STAGED_SUMS, "a part is staged in two halves");
+const _: () = assert!(PART == 2 * STAGED_SUMS, "in f32 a part is staged in two halves");
 
 /// Where an output is staged, in elements: eight lanes of a row's columns store at once, of four rows,
 /// whose parts are exchanged so that they are in different banks.
@@ -216,20 +216,29 @@ impl<const F16: bool> TensorOutput<F16> {
         staging: SharedPtr<f32>,
         acc: &[[f32; SUMS]; COUNT],
     ) {
+        const {
+            assert!(
+                SUMS.is_multiple_of(width(SUMS))
+                    && (width(SUMS) == PART || width(SUMS) == STAGED_SUMS),
+                "parts are of 32 or 64 columns"
+            );
+        }
         // What follows is not kept in registers during the loop along K.
         let lane = black_box(warp::lane_id());
-        let quad = if self.is_half { 4 } else { 2 };
+        let vector = if self.is_half { 8 } else { 4 };
         let begins_aligned =
-            (self.c.pointer as usize).is_multiple_of(8) && self.c.ld.is_multiple_of(quad);
+            (self.c.pointer as usize).is_multiple_of(16) && self.c.ld.is_multiple_of(vector);
         let is_whole = row + (COUNT as u32 - 1) * BELOW + ROWS <= self.c.rows
             && col + SUMS as u32 * 2 <= self.c.cols;
         if begins_aligned && is_whole && !self.epilogue.is_some() && self.c.beta == 0.0 {
-            for i in (0..COUNT * SUMS).step_by(STAGED_SUMS) {
+            for i in (0..COUNT * SUMS).step_by(width(SUMS)) {
                 let (count, place) = (i / SUMS, i % SUMS);
-                let sums = array::from_fn(|j| self.c.alpha * acc[count][place + j]);
-                let row = row + count as u32 * BELOW;
+                let sums = array::from_fn(|j| {
+                    if j < width(SUMS) { self.c.alpha * acc[count][place + j] } else { 0.0 }
+                });
+                let (row, col) = (row + count as u32 * BELOW, col + place as u32 * 2);
                 // SAFETY: inside, and aligned; the warp is together.
-                unsafe { self.store_direct(row, col + place as u32 * 2, lane, sums) };
+                unsafe { self.store_whole(row, col, lane, staging, width(SUMS), sums) };
             }
             return;
         }
@@ -260,12 +269,7 @@ impl<const F16: bool> TensorOutput<F16> {
             // loop begins anew; the warp is together.
             unsafe {
                 if is_aligned && first + halves * STAGED_COLS <= self.c.cols {
-                    // A lane stores where others have read the old C, and exchanges order no memory.
-                    warp::sync_warp(u32::MAX);
-                    self.store_direct(row, first, lane, half(false));
-                    if halves == 2 {
-                        self.store_direct(row, first + STAGED_COLS, lane, half(true));
-                    }
+                    self.store_whole(row, first, lane, staging, width(SUMS), values);
                     continue;
                 }
                 for second in 0..black_box(halves) {
@@ -284,46 +288,112 @@ impl<const F16: bool> TensorOutput<F16> {
         }
     }
 
-    /// Stores a thread's sums of 32 columns, those of its warp from (row, col) on. Four lanes store 32
-    /// bytes of a row, a whole sector: in 16 bits, eight neighbours of each of two sums that they have.
+    /// Stores a thread's first `count` sums, those of its warp from (row, col) on, of 32 or 64 columns, by vectors of 16 bytes.
     ///
     /// # Safety
-    /// They are inside, C begins on 8 bytes and so do its rows. A whole warp calls this together, no
-    /// other thread stores these elements, and its lanes have read what they read of them before a barrier of the warp.
+    /// They are inside, and each row's first is on 16 bytes. A whole warp calls this together, with its own `staging`, which all have read, and no
+    /// other thread stores these elements.
     #[inline(always)]
-    unsafe fn store_direct(self, row: u32, col: u32, lane: u32, values: [f32; STAGED_SUMS]) {
-        let ld = self.c.ld as usize;
-        let first = self.offset(row + lane / 4, col);
-        if !self.is_half {
-            for i in (0..STAGED_SUMS).step_by(2) {
-                let at = first + i / 2 % 2 * 8 * ld + i / 4 * 8 + (lane % 4 * 2) as usize;
-                // SAFETY: inside, on 8 bytes, and this thread's own.
-                unsafe {
-                    vec::store(self.c.pointer.wrapping_add(at), [values[i], values[i + 1]]);
+    unsafe fn store_whole(
+        self,
+        row: u32,
+        col: u32,
+        lane: u32,
+        staging: SharedPtr<f32>,
+        count: usize,
+        values: [f32; PART],
+    ) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            if self.is_half {
+                let pairs = array::from_fn(|i| {
+                    let [one, other] = [values[2 * i], values[2 * i + 1]];
+                    Self::narrow_pair([one, other])
+                });
+                let to = self.c.pointer.cast::<u16>().wrapping_add(self.offset(row, col));
+                match count {
+                    PART => Self::store_pairs::<8>(to, self.c.ld, lane, staging, pairs),
+                    _ => Self::store_pairs::<4>(to, self.c.ld, lane, staging, pairs),
                 }
+                return;
             }
-            return;
+            for first in (0..count).step_by(STAGED_SUMS) {
+                let values = array::from_fn(|i| values[first + i]);
+                self.store_floats(row, col + 2 * first as u32, lane, staging, values);
+            }
         }
-        let pair = |i: usize| Self::narrow_pair([values[i], values[i + 1]]);
-        let (is_upper, is_odd) = (lane & 2 != 0, lane & 1 != 0);
-        for i in (0..STAGED_SUMS).step_by(8) {
-            for down in 0..2 {
-                // Of 16 neighbours in a row, a lane has two of the first eight and two of the others. Lanes 0
-                // and 1 get the first, those of lanes 2 and 3; then each pair of lanes exchanges one pair.
-                let [near, far] = [pair(i + down * 2), pair(i + 4 + down * 2)];
-                let (keep, send) = if is_upper { (far, near) } else { (near, far) };
-                // SAFETY: the warp is together.
-                let (got, _) = unsafe { warp::warp_shuffle_xor(u32::MAX, send, 2, 32) };
-                // In the order of the columns.
-                let [one, other] = if is_upper { [got, keep] } else { [keep, got] };
-                let (keep, send) = if is_odd { (other, one) } else { (one, other) };
-                // SAFETY: as above.
-                let (got, _) = unsafe { warp::warp_shuffle_xor(u32::MAX, send, 1, 32) };
-                let four = if is_odd { [got, keep] } else { [keep, got] };
-                let at = first + down * 8 * ld + i / 8 * 16 + (lane % 4 * 4) as usize;
-                // SAFETY: inside, on 8 bytes, and this thread's own.
-                unsafe { vec::store(self.c.pointer.cast::<u16>().wrapping_add(at).cast(), four) };
+    }
+
+    /// The same in f32, 32 columns: eight lanes store a line of a row.
+    ///
+    /// # Safety
+    /// As for [`store_whole`](Self::store_whole).
+    #[inline(always)]
+    unsafe fn store_floats(
+        self,
+        row: u32,
+        col: u32,
+        lane: u32,
+        staging: SharedPtr<f32>,
+        values: [f32; STAGED_SUMS],
+    ) {
+        let within = Fragment { row: lane / 4, col: lane % 4 * 2 };
+        let (down, right) = (lane / 8, lane % 8 * 4);
+        let first = self.offset(row + down, col + right);
+        // SAFETY: the warp's own memory; the warp is together; inside of C, on 16 bytes, and this thread's own.
+        unsafe {
+            for i in (0..STAGED_SUMS).step_by(2) {
+                let (down, right) = within.at(i);
+                staging.store_vec(staged(down, right), [values[i], values[i + 1]]);
             }
+            warp::sync_warp(u32::MAX);
+            let quads: [[f32; 4]; 4] =
+                [0, 4, 8, 12].map(|i| staging.load_vec(staged(i + down, right)));
+            for i in 0..4 {
+                let at = first + i * 4 * self.c.ld as usize;
+                vec::store(self.c.pointer.wrapping_add(at), quads[i]);
+            }
+            warp::sync_warp(u32::MAX);
+        }
+    }
+
+    /// The same in 16 bits, in pairs: so many lanes store a row of so many vectors.
+    ///
+    /// # Safety
+    /// As for [`store_whole`](Self::store_whole).
+    #[inline(always)]
+    unsafe fn store_pairs<const VECTORS: u32>(
+        to: *mut u16,
+        ld: u32,
+        lane: u32,
+        staging: SharedPtr<f32>,
+        pairs: [u32; PART / 2],
+    ) {
+        // Rows whose vectors are exchanged so that lanes which store pairs at once, or vectors, are in different banks.
+        let staging = staging.cast::<u32>();
+        let vector_at = |row: u32, vector: u32| {
+            let line = row * VECTORS / 8;
+            row * VECTORS * 4 + (vector ^ (line % VECTORS)) * 4
+        };
+        let (down, right) = (lane / VECTORS, lane % VECTORS);
+        let first = down as usize * ld as usize + right as usize * 8;
+        let rows = 32 / VECTORS;
+        // SAFETY: the warp's own memory; the warp is together; inside of C, on 16 bytes, and this thread's own.
+        unsafe {
+            for i in 0..2 * VECTORS {
+                let (row, vector) = (lane / 4 + i % 2 * 8, i / 2);
+                staging.store(vector_at(row, vector) + lane % 4, pairs[i as usize]);
+            }
+            warp::sync_warp(u32::MAX);
+            let vectors: [[u32; 4]; 4] = [0, 1, 2, 3].map(|i| match i * rows < ROWS {
+                true => staging.load_vec(vector_at(i * rows + down, right)),
+                false => [0; 4],
+            });
+            for i in 0..ROWS / rows {
+                let at = first + (i * rows) as usize * ld as usize;
+                vec::store(to.wrapping_add(at).cast(), vectors[i as usize]);
+            }
+            warp::sync_warp(u32::MAX);
         }
     }
 

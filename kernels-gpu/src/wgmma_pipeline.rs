@@ -4,10 +4,10 @@
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
-use cuda_std::tma::{self, TensorMap};
+use cuda_std::tma::TensorMap;
 use cuda_std::wgmma::{Accumulator, Tile};
 
-use crate::pipeline::StageState;
+use crate::pipeline::{StageState, is_read_once, load_tile};
 use crate::swizzle::swizzle_wide;
 use crate::tensor_core::options::{SHARED_A, SHARED_B};
 use crate::tensor_core::{BK, PANEL};
@@ -99,6 +99,16 @@ impl Tiles {
         (product, y * self.rows, x * self.cols)
     }
 
+    /// Whether the L2 cache is to evict A first, and whether B.
+    #[inline(always)]
+    fn read_once(self) -> [bool; 2] {
+        let is_alone = |step: u32| step != 0 || self.products == 1;
+        [
+            is_read_once(self.cols, self.width, is_alone(self.step_a)),
+            is_read_once(self.rows, self.height, is_alone(self.step_b)),
+        ]
+    }
+
     /// C of a tile's product.
     #[inline(always)]
     pub fn output<const F16: bool>(self, c: TensorOutput<F16>, product: u32) -> TensorOutput<F16> {
@@ -173,6 +183,7 @@ impl<const STAGES: u32> Stages<STAGES> {
         steps: u32,
         maps: [&TensorMap; 2],
     ) {
+        let [once_a, once_b] = tiles.read_once();
         let mut state = StageState::FIRST;
         let mut tile = thread::block_idx_x();
         while tile < tiles.count() {
@@ -192,18 +203,18 @@ impl<const STAGES: u32> Stages<STAGES> {
                         for panel in 0..self.rows / PANEL {
                             let row = (row + panel * PANEL).cast_signed();
                             let to = a.add(panel * (BK * PANEL));
-                            tma::load(to, maps[0], [row, at, product_a], full);
+                            load_tile(to, maps[0], [row, at, product_a], full, once_a);
                         }
                     } else {
-                        tma::load(a, maps[0], [at, row.cast_signed(), product_a], full);
+                        load_tile(a, maps[0], [at, row.cast_signed(), product_a], full, once_a);
                     }
                     if TRANS_B {
-                        tma::load(b, maps[1], [at, col.cast_signed(), product_b], full);
+                        load_tile(b, maps[1], [at, col.cast_signed(), product_b], full, once_b);
                     } else {
                         for panel in 0..self.cols / PANEL {
                             let col = (col + panel * PANEL).cast_signed();
                             let to = b.add(panel * (BK * PANEL));
-                            tma::load(to, maps[1], [col, at, product_b], full);
+                            load_tile(to, maps[1], [col, at, product_b], full, once_b);
                         }
                     }
                 }

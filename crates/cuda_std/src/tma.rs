@@ -173,6 +173,31 @@ macro_rules! for_rank {
     }};
 }
 
+/// When the L2 cache is to evict what is copied (`createpolicy`; PTX ISA: "Data Movement and Conversion Instructions:
+/// createpolicy", sm_80): a hint.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(target_arch = "nvptx64"), expect(dead_code, reason = "only a GPU copies"))]
+pub struct CachePolicy(u64);
+
+impl CachePolicy {
+    /// First (`.L2::evict_first`): for what is read once.
+    #[gpu_only]
+    #[inline(always)]
+    #[must_use]
+    pub fn evict_first() -> Self {
+        let policy: u64;
+        // SAFETY: it makes a number.
+        unsafe {
+            asm!(
+                "createpolicy.fractional.L2::evict_first.b64 {}, 1.0;",
+                out(reg64) policy,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        Self(policy)
+    }
+}
+
 /// Asks for a tile of a tensor of one to five dimensions (`cp.async.bulk.tensor`, sm_90), as
 /// [`load_2d`] does: the one whose first element is `at`, with the dimension without gaps first.
 /// What lies outside of the tensor is filled as the map says, also before its beginning.
@@ -206,6 +231,43 @@ pub unsafe fn load<T, const RANK: usize>(
                     in(reg64) &raw const *map,
                     $(in(reg32) $at,)+
                     in(reg32) barrier.address(),
+                    options(nostack, preserves_flags),
+                );
+            }
+        };
+    }
+    for_rank!(RANK, at, copy);
+}
+
+/// As [`load`], with what the L2 cache is to do with the tile (`.L2::cache_hint`).
+///
+/// # Safety
+/// As for [`load`].
+#[gpu_only]
+#[inline(always)]
+pub unsafe fn load_with_policy<T, const RANK: usize>(
+    to: SharedPtr<T>,
+    map: &TensorMap,
+    at: [i32; RANK],
+    barrier: Mbarrier,
+    policy: CachePolicy,
+) {
+    const { assert!(RANK >= 1 && RANK <= 5, "a tensor has one to five dimensions") };
+    macro_rules! copy {
+        ($rank:literal, $operands:literal, $($at:expr),+) => {
+            // SAFETY: the caller's contract.
+            unsafe {
+                asm!(
+                    concat!(
+                        "cp.async.bulk.tensor.", $rank,
+                        ".shared::cluster.global.tile.mbarrier::complete_tx::bytes\
+                         .L2::cache_hint [{}], [{}, {{", $operands, "}}], [{}], {};"
+                    ),
+                    in(reg32) to.address(),
+                    in(reg64) &raw const *map,
+                    $(in(reg32) $at,)+
+                    in(reg32) barrier.address(),
+                    in(reg64) policy.0,
                     options(nostack, preserves_flags),
                 );
             }

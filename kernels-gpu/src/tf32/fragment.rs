@@ -2,7 +2,6 @@
 
 use core::array;
 
-use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
 use super::BK;
@@ -24,35 +23,6 @@ pub(super) fn column<const TRANS_B: bool>(warp: u32, lane: u32, half: u32) -> u3
     }
     let (panel, chunk) = (warp / 2, warp % 2 * 2 + half + lane / 16 * 4);
     panel * PANEL + chunk * 4 + lane / 4 % 4
-}
-
-/// Of the sums of blocks of eight rows, two rows in two columns of each, those of two neighbours in two rows:
-/// four lanes exchange them, so that those which store together have whole sectors.
-///
-/// # Safety
-/// The warp is together.
-#[inline(always)]
-pub(super) unsafe fn exchange<const PART: usize>(lane: u32, sums: [f32; PART]) -> [f32; PART] {
-    // What this lane has of `[near, far]` and what the other one sends, in the order of the lanes.
-    let trade = |[near, far]: [f32; 2], mask: u32| {
-        let is_far = lane & mask != 0;
-        let (keep, send) = if is_far { (far, near) } else { (near, far) };
-        // SAFETY: the caller's contract.
-        let (bits, _) = unsafe { warp::warp_shuffle_xor(u32::MAX, send.to_bits(), mask, 32) };
-        let got = f32::from_bits(bits);
-        if is_far { [got, keep] } else { [keep, got] }
-    };
-    let mut values = [0.0; PART];
-    for block in (0..PART).step_by(4) {
-        // Of each column two rows become one row of two neighbours.
-        let first = trade([sums[block], sums[block + 1]], 4);
-        let last = trade([sums[block + 2], sums[block + 3]], 4);
-        // Of two such pairs, eight or four columns apart, one, and the other lane's of two rows further.
-        for i in 0..2 {
-            [values[block + i], values[block + 2 + i]] = trade([first[i], last[i]], 1);
-        }
-    }
-    values
 }
 
 /// Where a thread's elements of a warpgroup's tile of B are that has N along its lines.

@@ -33,11 +33,11 @@ use cuda_std::wgmma::{Accumulator, Tile, wait_group};
 use cuda_std::{dependent_launch, vec};
 
 use super::BK;
-use super::fragment::{FragmentB, PANEL, column, exchange};
+use super::fragment::{FragmentB, PANEL, column};
 use crate::descriptor::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
 use crate::epilogue::{Accumulate, Parameters};
 use crate::matrix::TRANSPOSED_B;
-use crate::pipeline::StageState;
+use crate::pipeline::{StageState, is_read_once, load_tile};
 use crate::swizzle::swizzle;
 use crate::tensor_core::options::{SHARED_A, SHARED_B};
 use crate::tensor_core::{ALIGNMENT, RESERVED, SHARED};
@@ -247,6 +247,13 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
                 let product = params.product();
                 let step = |shared: u32| if options & shared == 0 { product } else { 0 };
                 let (row, col) = Self::block();
+                // One product has no splits in its parameters.
+                let is_alone = |shared: u32| params.splits == 0 || options & shared == 0;
+                let (n, m) = (params.n, params.m);
+                let read_once = [
+                    is_read_once(n.min(BN), n.div_ceil(BN), is_alone(SHARED_A)),
+                    is_read_once(Self::BM, m.div_ceil(Self::BM), is_alone(SHARED_B)),
+                ];
                 // SAFETY: the one thread, behind the block's barrier; the maps are as the launch promises.
                 unsafe {
                     let products = [step(SHARED_A), step(SHARED_B)].map(u32::cast_signed);
@@ -259,6 +266,7 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
                         products,
                         steps,
                         copied_a,
+                        read_once,
                     );
                 }
                 // What the next kernel brings to L2 does not take device memory's time from what this one still asks for.
@@ -360,6 +368,7 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
         [product_a, product_b]: [i32; 2],
         steps: u32,
         copied_a: u32,
+        [once_a, once_b]: [bool; 2],
     ) {
         let along = |step: u32| begin + (step * BK).cast_signed();
         let panel = |panel: u32| col + (panel * PANEL).cast_signed();
@@ -388,17 +397,14 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
             unsafe {
                 empty.add(state.stage).wait_parity(state.parity ^ 1);
                 full.arrive_expect_tx(4 * (copied_a + Self::STAGE_B));
-                tma::load(to_a, maps[0], [at, row, product_a], full);
+                load_tile(to_a, maps[0], [at, row, product_a], full, once_a);
                 if TRANS_B {
-                    tma::load(to_b, maps[1], [at, col, product_b], full);
+                    load_tile(to_b, maps[1], [at, col, product_b], full, once_b);
                 } else {
                     for i in 0..BN / PANEL {
-                        tma::load(
-                            to_b.add(i * (BK * PANEL)),
-                            maps[1],
-                            [panel(i), at, product_b],
-                            full,
-                        );
+                        let to = to_b.add(i * (BK * PANEL));
+                        let at = [panel(i), at, product_b];
+                        load_tile(to, maps[1], at, full, once_b);
                     }
                 }
             }
@@ -500,4 +506,33 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
             }
         }
     }
+}
+
+/// Of the sums of blocks of eight rows, two rows in two columns of each, those of two neighbours in two rows:
+/// four lanes exchange them, so that those which store together have whole sectors.
+///
+/// # Safety
+/// The warp is together.
+#[inline(always)]
+unsafe fn exchange<const PART: usize>(lane: u32, sums: [f32; PART]) -> [f32; PART] {
+    // What this lane has of `[near, far]` and what the other one sends, in the order of the lanes.
+    let trade = |[near, far]: [f32; 2], mask: u32| {
+        let is_far = lane & mask != 0;
+        let (keep, send) = if is_far { (far, near) } else { (near, far) };
+        // SAFETY: the caller's contract.
+        let (bits, _) = unsafe { warp::warp_shuffle_xor(u32::MAX, send.to_bits(), mask, 32) };
+        let got = f32::from_bits(bits);
+        if is_far { [got, keep] } else { [keep, got] }
+    };
+    let mut values = [0.0; PART];
+    for block in (0..PART).step_by(4) {
+        // Of each column two rows become one row of two neighbours.
+        let first = trade([sums[block], sums[block + 1]], 4);
+        let last = trade([sums[block + 2], sums[block + 3]], 4);
+        // Of two such pairs, eight or four columns apart, one, and the other lane's of two rows further.
+        for i in 0..2 {
+            [values[block + i], values[block + 2 + i]] = trade([first[i], last[i]], 1);
+        }
+    }
+    values
 }

@@ -27,8 +27,7 @@
 //!   the other warpgroup has the tensor cores.
 //! - A warp's 16 columns of B are such that its 32 loads at once are in different banks:
 //!   see `fragment.rs`.
-//! - A thread has sums of two columns of C. Four threads exchange them, so that each stores pairs of neighbours,
-//!   and a warp whole sectors.
+//! - A thread has sums of two columns of C. They go through shared memory, so that a warp stores whole lines.
 //!
 //! # What should get better, and what comes next
 //!
@@ -41,16 +40,16 @@ use core::array;
 use cuda_std::hint::black_box;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
-use cuda_std::shared;
+use cuda_std::shared::{self, SharedPtr};
 use cuda_std::tma::{self, TensorMap, fence_proxy_async};
 use cuda_std::vec;
 use cuda_std::wgmma::{Accumulator, Tile, wait_group};
 
 use super::BK;
-use super::fragment::{FragmentB, PANEL, column, exchange};
+use super::fragment::{FragmentB, PANEL, column};
 use crate::dependent_launch;
 use crate::descriptor::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
-use crate::epilogue::{self, Accumulate, Parameters};
+use crate::epilogue::{self, Parameters};
 use crate::matrix::{Output, TRANSPOSED_B};
 use crate::pipeline::StageState;
 use crate::swizzle::swizzle;
@@ -67,8 +66,10 @@ const THREADS: u32 = (WARPGROUPS + 1) * WARPGROUP;
 /// Registers of a thread of the producer warpgroup and of the consumer warpgroups.
 const PRODUCER_REGISTERS: u32 = 40;
 const CONSUMER_REGISTERS: u32 = 232;
-/// Sums that are stored at once.
+/// Sums that a thread stages and stores at once; rows of C that a warpgroup has of these, and elements of its memory for them.
 const PART: usize = epilogue::OUTPUTS_AT_ONCE;
+const STAGED_ROWS: u32 = PART as u32 * WARPGROUP / WN;
+const STAGING: u32 = STAGED_ROWS * WN;
 
 const _: () = assert!(
     PRODUCER_REGISTERS + WARPGROUPS * CONSUMER_REGISTERS
@@ -183,8 +184,8 @@ impl Product {
     }
 }
 
-/// A kernel with `SUMS` sums per thread, and what lies in shared memory: the stages of A, those of B, and two
-/// barriers for each stage.
+/// A kernel with `SUMS` sums per thread, and what lies in shared memory: the stages of A, those of B, what each warpgroup stages sums in, and
+/// two barriers for each stage.
 struct Storage<const SUMS: usize, const STAGES: u32>;
 
 impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
@@ -195,7 +196,8 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
     const STAGE_B: u32 = BN * BK;
     /// Offsets in elements.
     const B_AT: u32 = STAGES * Self::STAGE_A;
-    const BARRIERS_AT: u32 = Self::B_AT + STAGES * Self::STAGE_B;
+    const STAGING_AT: u32 = Self::B_AT + STAGES * Self::STAGE_B;
+    const BARRIERS_AT: u32 = Self::STAGING_AT + WARPGROUPS * STAGING;
     /// Bytes of all of it, wherever it begins: PTX promises a multiple of 128.
     const END: u32 = Self::BARRIERS_AT * 4 + 2 * STAGES * 8 + (ALIGNMENT - 128);
 
@@ -304,6 +306,7 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
         unsafe { thread::warpgroup_reg_alloc::<CONSUMER_REGISTERS>() };
         let (warp, lane) = (tid / 32 % 4, warp::lane_id());
         let b_mine = b_smem.add(warpgroup * (WN * BK));
+        let staging = a_smem.add(Self::STAGING_AT + warpgroup * STAGING);
         let fragment = FragmentB::new(warp, lane);
         // SAFETY: the barriers are initialised; one thread of each warp arrives, since a warp that waits
         // for a group knows of its own part in it.
@@ -373,56 +376,73 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
 
             let (product, row, col) = place(black_box(tile));
             let (c, epilogue) = of.output(product);
-            // SAFETY: whole warps, of elements that are nobody else's.
-            unsafe { Self::store::<TRANS_B>(c, epilogue, row, col + warpgroup * WN, &acc) };
+            // SAFETY: whole warpgroups, each with its own memory, of elements that are nobody else's.
+            unsafe {
+                let col = col + warpgroup * WN;
+                Self::store::<TRANS_B>(c, epilogue, row, col, warpgroup, staging, &acc);
+            }
             tile += thread::grid_dim_x();
         }
     }
 
-    /// Stores a thread's sums, those of its warpgroup from (row, col) on.
+    /// Stores a thread's sums, those of its warpgroup from (row, col) on: some rows at a time go through shared memory, so that a
+    /// warp stores runs of 128 bytes, wherever rows begin.
     ///
     /// # Safety
-    /// Whole warps call this together, and no other thread stores these elements.
+    /// Whole warpgroups call this together, each with a number, and with memory for [`STAGING`] elements, of its own; no other thread stores
+    /// these elements.
     #[inline(always)]
     unsafe fn store<const TRANS_B: bool>(
         c: Output,
         epilogue: Parameters,
         row: u32,
         col: u32,
+        warpgroup: u32,
+        staging: SharedPtr<f32>,
         acc: &[f32; SUMS],
     ) {
         // What follows is not kept in registers during the loop along K.
         let lane = black_box(warp::lane_id());
         let warp = black_box(thread::thread_idx_x()) / 32 % 4;
-        // Of exchanged sums, which are pairs of neighbours in a row.
-        let place = |lane: u32, part: u32, i: usize| {
-            let (i, half) = (i as u32, lane % 2);
-            let row = row + part * (PART as u32 * 2) + i / 4 * 8 + lane / 2 % 2 * 4 + i / 2 % 2 * 2;
-            (row + lane / 4 % 2, col + column::<TRANS_B>(warp, lane & !4, half) + i % 2)
-        };
-        let is_direct = (c.pointer as usize).is_multiple_of(8)
-            && c.ld.is_multiple_of(2)
-            && row + Self::BM <= c.rows
-            && col + WN <= c.cols;
-        let store_pairs = |lane: u32, part: u32, values: [f32; PART]| {
-            for i in (0..PART).step_by(2) {
-                let (row, col) = place(lane, part, i);
-                let at = row as usize * c.ld as usize + col as usize;
-                // SAFETY: inside, on 8 bytes, and this thread's own.
-                unsafe { vec::store(c.pointer.wrapping_add(at), [values[i], values[i + 1]]) };
+        // Lanes that differ in `lane % 4` have rows two apart: their columns are exchanged so that they are in different banks.
+        let exchanged =
+            |row: u32, col: u32| row * WN + (col ^ (row / 2 % 4 * if TRANS_B { 8 } else { 4 }));
+        let stage = |lane: u32, sums: [f32; PART]| {
+            for i in 0..PART {
+                let row = i as u32 / 4 * 8 + lane % 4 * 2 + i as u32 % 2;
+                let col = column::<TRANS_B>(warp, lane, i as u32 / 2 % 2);
+                // SAFETY: in the warpgroup's own memory.
+                unsafe { staging.store(exchanged(row, col), sums[i]) };
             }
         };
-        if is_direct && !epilogue.is_some() && c.beta == 0.0 {
+        let begins_aligned = (c.pointer as usize).is_multiple_of(16) && c.ld.is_multiple_of(4);
+        let is_wide = col + WN <= c.cols;
+        let is_whole = is_wide && row + Self::BM <= c.rows;
+        if begins_aligned && is_whole && !epilogue.is_some() && c.beta == 0.0 {
+            let (down, right) = (warp * 8 + lane / 16, lane % 16 * 4);
+            let first = (row + down) as usize * c.ld as usize + (col + right) as usize;
             for part in 0..SUMS / PART {
-                let sums = array::from_fn(|i| c.alpha * acc[part * PART + i]);
-                // SAFETY: the warp is together.
-                store_pairs(lane, part as u32, unsafe { exchange(lane, sums) });
+                stage(lane, array::from_fn(|i| c.alpha * acc[part * PART + i]));
+                // SAFETY: all threads come to the barriers; stored before the first; inside of C, on 16 bytes, and nobody else's.
+                unsafe {
+                    meet(warpgroup);
+                    let quads = [0, 2, 4, 6].map(|i| staging.load4(exchanged(down + i, right)));
+                    for i in 0..4 {
+                        let row = part * STAGED_ROWS as usize + i * 2;
+                        vec::store4(c.pointer.wrapping_add(first + row * c.ld as usize), quads[i]);
+                    }
+                    meet(warpgroup);
+                }
             }
             return;
         }
+        let is_aligned = begins_aligned && (is_wide || c.cols.is_multiple_of(4));
         // Not known to the compiler, so that the loop is not unrolled.
-        let parts = black_box((SUMS / PART) as u32);
-        for part in 0..parts {
+        for part in 0..black_box((SUMS / PART) as u32) {
+            let row = row + part * STAGED_ROWS;
+            if row >= c.rows || col >= c.cols {
+                break;
+            }
             let mut sums = [0.0; PART];
             for i in 0..SUMS / PART {
                 // Registers have no addresses: each part has moves of its own, behind a branch, since what
@@ -434,19 +454,54 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
             }
             // Nor are addresses kept in registers from one part to the next.
             let lane = black_box(lane);
-            let at = |i: usize| place(lane, part, i);
-            // SAFETY: the warp is together; elements inside are this thread's own.
+            stage(lane, sums);
+            // SAFETY: all threads of the warpgroup come to its barrier.
+            unsafe { meet(warpgroup) };
+            // Four neighbours of each of four rows, or two, 32 columns apart, of each of eight.
+            let place = |i: u32| match is_aligned {
+                true => (warp * 8 + i / 4 * 2 + lane / 16, lane % 16 * 4 + i % 4),
+                false => (warp * 8 + i / 2, lane + i % 2 * 32),
+            };
+            let mut values = [0.0; PART];
+            // SAFETY: stored before the barrier; four are on 16 bytes.
             unsafe {
-                let values = exchange(lane, sums);
-                if is_direct {
-                    let old = |beta| Accumulate { c: c.pointer, ld: c.ld, beta };
-                    let mut values = values;
-                    c.apply_epilogue(epilogue, PART, at, old, &mut values);
-                    store_pairs(lane, part, values);
+                if is_aligned {
+                    for i in (0..PART).step_by(4) {
+                        let (row, col) = place(i as u32);
+                        [values[i], values[i + 1], values[i + 2], values[i + 3]] =
+                            staging.load4(exchanged(row, col));
+                    }
                 } else {
-                    c.store_epilogue(epilogue, false, PART, at, values);
+                    for i in 0..PART {
+                        let (row, col) = place(i as u32);
+                        values[i] = staging.load(exchanged(row, col));
+                    }
                 }
             }
+            let at = |i: usize| {
+                let (down, right) = place(i as u32);
+                (row + down, col + right)
+            };
+            // SAFETY: elements that are nobody else's; then all threads of the warpgroup come to its barrier.
+            unsafe {
+                c.store_epilogue(epilogue, is_aligned, PART, at, values);
+                meet(warpgroup);
+            }
+        }
+    }
+}
+
+/// The barrier of a consumer warpgroup.
+///
+/// # Safety
+/// All its threads come to it, and nobody else.
+#[inline(always)]
+unsafe fn meet(warpgroup: u32) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        match warpgroup {
+            0 => thread::named_barrier_sync::<1, { WARPGROUP }>(),
+            _ => thread::named_barrier_sync::<2, { WARPGROUP }>(),
         }
     }
 }

@@ -7,7 +7,7 @@ use cuda_std::{cluster, dependent_launch, tma, warp};
 use super::storage::Storage;
 use super::work::{Entry, Sequence};
 use super::{Operands, Products, WM, copies};
-use crate::pipeline::StageState;
+use crate::pipeline::{StageState, load_tile};
 use crate::tensor_core::BK;
 
 /// Bytes of A that each block prefetches to L2 before the kernel in front of it has ended: all blocks together about
@@ -61,6 +61,7 @@ impl Pipeline {
         let stage_a = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGE_A;
         let stage_b = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGE_B;
         let lag = Storage::<SUMS, WARPGROUPS, BLOCKS>::LAG;
+        let [once_a, once_b] = sequence.read_once([bm, bn], [products.step_a, products.step_b]);
         let mut state = StageState::FIRST;
         let (mut number, mut most) = (0, PREFETCHED / (2 * stage_a));
         loop {
@@ -121,10 +122,16 @@ impl Pipeline {
                             for panel in 0..WARPGROUPS {
                                 let row = (row + panel * WM).cast_signed();
                                 let to = to_a.add(panel * (WM * BK));
-                                tma::load(to, map_a, [row, at, product_a], full);
+                                load_tile(to, map_a, [row, at, product_a], full, once_a);
                             }
                         } else {
-                            tma::load(to_a, map_a, [at, row.cast_signed(), product_a], full);
+                            load_tile(
+                                to_a,
+                                map_a,
+                                [at, row.cast_signed(), product_a],
+                                full,
+                                once_a,
+                            );
                         }
                         let to = b_smem.add(state.stage * stage_b);
                         if MN_B {
@@ -132,10 +139,10 @@ impl Pipeline {
                             for panel in 0..bn / panel_cols {
                                 let col = (col + panel * panel_cols).cast_signed();
                                 let to = to.add(panel * (BK * panel_cols));
-                                tma::load(to, map_b, [col, at, product_b], full);
+                                load_tile(to, map_b, [col, at, product_b], full, once_b);
                             }
                         } else {
-                            tma::load(to, map_b, [at, col.cast_signed(), product_b], full);
+                            load_tile(to, map_b, [at, col.cast_signed(), product_b], full, once_b);
                         }
                     }
                     if let Some(loaded) = loaded {

@@ -12,6 +12,7 @@
 use cuda_std::shared::SharedPtr;
 
 use super::BK;
+use crate::pipeline::is_read_once;
 use crate::swizzle::swizzle_wide as swizzle;
 
 /// The launch's tiles, and the clusters that share them.
@@ -85,6 +86,16 @@ impl Sequence {
         let product = tile / tiles.max(1);
         let (y, x) = swizzle(tile - product * tiles, self.width, self.height);
         [product, y, x]
+    }
+
+    /// Whether the L2 cache is to evict A first, and whether B. The steps from one product to the next are 0 where all have the same.
+    #[inline(always)]
+    pub fn read_once(self, [bm, bn]: [u32; 2], [step_a, step_b]: [u32; 2]) -> [bool; 2] {
+        let is_alone = |step: u32| step != 0 || self.products == 1;
+        [
+            is_read_once(bn, self.width, is_alone(step_a)),
+            is_read_once(bm, self.height, is_alone(step_b)),
+        ]
     }
 
     /// Units of a tile, which has steps.

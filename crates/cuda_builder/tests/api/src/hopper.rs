@@ -4,7 +4,7 @@
 use cuda_std::dependent_launch;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
-use cuda_std::tma::{self, TensorMap};
+use cuda_std::tma::{self, CachePolicy, TensorMap};
 use cuda_std::wgmma::{Accumulator, Tile};
 
 /// Elements of a tile.
@@ -41,7 +41,10 @@ macro_rules! doubles {
                     mbarrier::fence_init();
                     dependent_launch::wait();
                     barrier.arrive_expect_tx(TILE * 4);
-                    tma::load(*tile, from, *at, barrier);
+                    match at.len() {
+                        2 => tma::load_with_policy(*tile, from, *at, barrier, CachePolicy::evict_first()),
+                        _ => tma::load(*tile, from, *at, barrier),
+                    }
                 }
                 thread::sync_threads();
                 barrier.wait_parity(0);
