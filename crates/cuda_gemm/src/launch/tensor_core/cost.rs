@@ -1,5 +1,6 @@
 //! What a product by tensor cores takes, and the kernel and the division of it that take the least.
 
+use gemm_matrix::Element;
 use kernels_gpu::tensor_core::BK;
 use kernels_gpu::{
     TensorCoreAbi, TensorCoreDescriptor, mma_outer, wgmma_persistent, wgmma_pingpong, wgmma_split,
@@ -29,7 +30,7 @@ struct Cost {
     chain: [f64; 2],
     /// By what factor more a step takes for the parts of a tile's rows and of its columns that are outside of C.
     outside: f64,
-    /// What a tile takes on top where a warp cannot store whole sectors of rows.
+    /// What a tile takes on top where a warp cannot store rows by vectors.
     edge: f64,
     split: SplitCost,
 }
@@ -38,6 +39,9 @@ struct Cost {
 struct SplitCost {
     /// A step along K, and a tile of C, of the multiprocessor.
     work: [f64; 2],
+    /// What such a tile takes on top where C is in f32: of `mma_outer`, fitted to 65536 x 64 x 64 and 64 x 65536 x 64, which take up to 1.27 times as
+    /// long by it as by others (`runs/2026-11-26-h100-tune`).
+    floats: f64,
     /// Each block of a cluster but the first.
     block: f64,
     /// Clusters that share a tile, and each 10^5 bytes of their parts of it that a block loads.
@@ -49,8 +53,14 @@ struct SplitCost {
 }
 
 /// Of a kernel that does not divide K.
-const WHOLE: SplitCost =
-    SplitCost { work: [0.0; 2], block: 0.0, fixup: [0.0; 2], sequence: 1.0, alone: [1.0, 0.0] };
+const WHOLE: SplitCost = SplitCost {
+    work: [0.0; 2],
+    floats: 0.0,
+    block: 0.0,
+    fixup: [0.0; 2],
+    sequence: 1.0,
+    alone: [1.0, 0.0],
+};
 
 /// What each 128 sums of a thread take on top where they are not only stored: between what was measured of a function without a bias, and
 /// of one with a bias or of an old C.
@@ -95,7 +105,9 @@ impl Cost {
         let is_cut = self.kernel.splits() && division.transposes([gemm.trans_a, gemm.trans_b])[1];
         let of_cols = if is_cut { 0.0 } else { is_outside(cols, self.kernel.cols()) };
         let is_outside = is_outside(rows, self.kernel.rows()) + of_cols;
-        let has_edge = !gemm.n.is_multiple_of(4) || gemm.m < 16;
+        // What splits K stores four elements at once, whatever their type.
+        let vector = if self.kernel.splits() { 4 } else { 16 / gemm.output.bytes() };
+        let has_edge = !gemm.ldc.is_multiple_of(vector) || gemm.m < 16;
         let edge = if has_edge { edge } else { 0.0 };
         let sequence = if division.clusters.is_some() { split.sequence } else { 1.0 };
         let is_alone = division.blocks < self.kernel.blocks_per_multiprocessor();
@@ -115,9 +127,10 @@ impl Cost {
             true => alternating(rounds * of_block, of_steps, of_tile),
             false => rounds as f64 * (of_steps + of_block as f64 * of_tile),
         };
+        let floats = if gemm.output == Element::F32 { split.floats } else { 0.0 };
         let [of_step, of_tile] = split.work;
         let work = blocks.div_ceil(multiprocessors) as f64
-            * (steps * of_step * outside + of_block as f64 * of_tile * sequence);
+            * (steps * of_step * outside + of_block as f64 * (of_tile * sequence + floats));
         let [m, n, k, batch] = [gemm.m, gemm.n, gemm.depth(), gemm.batch].map(|size| size as f64);
         // C is read before it is written, unless beta is 0.
         let of_c = gemm.output.bytes() as f64 * if gemm.beta == 0.0 { 1.0 } else { 2.0 };
@@ -227,7 +240,7 @@ const COSTS: [Cost; 16] = [
         chain: [3.09, 0.449],
         outside: 0.0771,
         edge: 0.886,
-        split: SplitCost { work: [1.75, 0.078], ..WHOLE },
+        split: SplitCost { work: [1.75, 0.078], floats: 0.39, ..WHOLE },
     },
     Cost {
         kernel: &mma_outer::TILE_64X128,
@@ -235,7 +248,7 @@ const COSTS: [Cost; 16] = [
         chain: [2.16, 0.521],
         outside: 0.159,
         edge: 0.0778,
-        split: SplitCost { work: [1.0, 0.0454], ..WHOLE },
+        split: SplitCost { work: [1.0, 0.0454], floats: 0.7, ..WHOLE },
     },
     Cost {
         kernel: &wgmma_split::TILE_64X16,
@@ -245,6 +258,7 @@ const COSTS: [Cost; 16] = [
         edge: 1.24,
         split: SplitCost {
             work: [0.147, 0.868],
+            floats: 0.0,
             block: 0.103,
             fixup: [2.95, 18.4],
             sequence: 0.273,
@@ -259,6 +273,7 @@ const COSTS: [Cost; 16] = [
         edge: 1.11,
         split: SplitCost {
             work: [0.277, 0.0903],
+            floats: 0.0,
             block: 0.266,
             fixup: [5.35, 0.325],
             sequence: 0.209,
@@ -273,6 +288,7 @@ const COSTS: [Cost; 16] = [
         edge: 0.892,
         split: SplitCost {
             work: [0.109, 5.39],
+            floats: 0.0,
             block: 0.976,
             fixup: [2.67, 1.02],
             sequence: 1.0,
@@ -287,6 +303,7 @@ const COSTS: [Cost; 16] = [
         edge: 1.18,
         split: SplitCost {
             work: [0.0827, 2.95],
+            floats: 0.0,
             block: 0.209,
             fixup: [2.59, 7.03],
             sequence: 0.914,
@@ -301,6 +318,7 @@ const COSTS: [Cost; 16] = [
         edge: 2.21,
         split: SplitCost {
             work: [0.111, 0.0673],
+            floats: 0.0,
             block: 0.101,
             fixup: [0.571, 5.16],
             sequence: 1.0,
@@ -315,6 +333,7 @@ const COSTS: [Cost; 16] = [
         edge: 0.605,
         split: SplitCost {
             work: [0.373, 1.77],
+            floats: 0.0,
             block: 0.932,
             fixup: [1.64, 0.657],
             sequence: 0.613,
@@ -329,6 +348,7 @@ const COSTS: [Cost; 16] = [
         edge: 0.41,
         split: SplitCost {
             work: [0.138, 0.418],
+            floats: 0.0,
             block: 0.807,
             fixup: [2.48, 0.338],
             sequence: 0.376,
@@ -343,6 +363,7 @@ const COSTS: [Cost; 16] = [
         edge: 0.757,
         split: SplitCost {
             work: [0.459, 1.57],
+            floats: 0.0,
             block: 0.542,
             fixup: [1.34, 3.57],
             sequence: 0.575,
@@ -404,7 +425,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use gemm_matrix::{Activation, Element};
+    use gemm_matrix::Activation;
 
     use super::*;
 
