@@ -33,13 +33,21 @@ fn to_bf16(value: f32) -> u16 {
     ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
 }
 
-/// `C = A * B` of two tiles along each dimension, or `C = A * B + C` in 16 bits if `is_half`; says what is wrong
-/// with it.
+/// What C is of.
+#[derive(Clone, Copy)]
+struct Output {
+    /// 16 bits, or f32.
+    is_half: bool,
+    /// `C = A * B + C`, or `C = A * B`.
+    accumulates: bool,
+}
+
+/// `C` of two tiles along each dimension; says what is wrong with it.
 fn run(
     device: &Device,
     ptx: &str,
     spec: &TensorCoreDescriptor,
-    is_half: bool,
+    Output { is_half, accumulates }: Output,
     [clusters, splits]: [u32; 2],
 ) -> Result<(), String> {
     let module = device.load(ptx).map_err(|error| error.to_string())?;
@@ -84,15 +92,20 @@ fn run(
             params.resize(params.len().next_multiple_of(8) + 8, 0);
         }
     }
-    params.extend(f32::from(u8::from(is_half)).to_le_bytes());
+    params.extend(f32::from(u8::from(accumulates)).to_le_bytes());
     params.resize(params.len().next_multiple_of(8), 0);
     let c = device.alloc(u64::from(4 * m * n)).unwrap();
-    if is_half {
-        let old: Vec<u8> = (0..m * n).flat_map(|i| to_bf16(value(i, 2)).to_le_bytes()).collect();
+    if accumulates {
+        let old = |i| value(i, 2);
+        let old: Vec<u8> = match is_half {
+            true => (0..m * n).flat_map(|i| to_bf16(old(i)).to_le_bytes()).collect(),
+            false => (0..m * n).flat_map(|i| old(i).to_le_bytes()).collect(),
+        };
         device.write(c, &old).unwrap();
     }
     // What is added to is kept.
-    let (old, new) = if is_half { ((c, m * n / 2), (c, 0)) } else { ((c, 0), (c, m * n)) };
+    let words = if is_half { m * n / 2 } else { m * n };
+    let (old, new) = if accumulates { ((c, words), (c, 0)) } else { ((c, 0), (c, words)) };
     matrices.push(old);
     params.extend(c.to_le_bytes());
     params.extend(n.to_le_bytes());
@@ -142,8 +155,9 @@ fn run(
         let [row, col] = [i / n * k, i % n * k].map(|at| at as usize..(at + k) as usize);
         let products = a[row].iter().zip(&b_across[col]).map(|(a, b)| a * b);
         let (sum, at) = (products.sum::<f32>(), i as usize);
+        let sum = if accumulates { sum + value(i, 2) } else { sum };
         match is_half {
-            true => bytes.as_chunks().0[at] != to_bf16(sum + value(i, 2)).to_le_bytes(),
+            true => bytes.as_chunks().0[at] != to_bf16(sum).to_le_bytes(),
             false => f32::from_le_bytes(bytes.as_chunks().0[at]) != sum,
         }
     };
@@ -165,14 +179,21 @@ fn failure(ptx: &str, spec: &TensorCoreDescriptor) -> Option<String> {
         true => (WHOLE_TILES, &STREAM_K[..]),
         false => ([TILES, 1], &[][..]),
     };
-    let divisions = [(divisions, false), (divisions, true)].into_iter();
-    let divisions = divisions.chain(streams.iter().map(|stream| (*stream, false)));
-    let divisions = divisions.filter(|(_, is_half)| has_halves || !is_half);
-    let runs = divisions.flat_map(|(division, is_half)| {
-        [Schedule::InOrder, Schedule::Adversarial].map(|schedule| (schedule, is_half, division))
+    let of = |is_half, accumulates| Output { is_half, accumulates };
+    let plain = of(false, false);
+    // Where K is not split, sums are stored in other ways for each.
+    let others = [of(true, false), of(false, true)];
+    let others = &others[..if spec.splits() { 0 } else { others.len() }];
+    let outputs = [plain, of(true, true)].into_iter().chain(others.iter().copied());
+    let outputs = outputs.map(|output| (divisions, output));
+    let runs = outputs.chain(streams.iter().map(|stream| (*stream, plain)));
+    let runs = runs
+        .filter(|(_, Output { is_half, accumulates })| has_halves || !(*is_half || *accumulates));
+    let runs = runs.flat_map(|(division, output)| {
+        [Schedule::InOrder, Schedule::Adversarial].map(|schedule| (schedule, output, division))
     });
-    let run = |(schedule, is_half, division)| {
-        run(&device(schedule, spec.name()), ptx, spec, is_half, division).err()
+    let run = |(schedule, output, division)| {
+        run(&device(schedule, spec.name()), ptx, spec, output, division).err()
     };
     let mut runs = runs;
     runs.find_map(run)
@@ -193,7 +214,7 @@ fn kernels_for_tensor_cores_pass_all_checks() {
 }
 
 /// Mutants that survive: the kernel, how the instruction begins, and why.
-const SURVIVORS: [(&str, &str, &str); 18] = [
+const SURVIVORS: [(&str, &str, &str); 22] = [
     ("wgmma*", WAIT, FRONT_ENDED),
     ("wgmma", "barrier.sync", WHOLE),
     ("wgmma_split_64x16", "barrier.sync", WHOLE),
@@ -201,6 +222,10 @@ const SURVIVORS: [(&str, &str, &str); 18] = [
     ("wgmma_persistent", "mbarrier.try_wait", STAGGER),
     ("wgmma_128x192", "mbarrier.try_wait", STAGGER),
     ("wgmma_128x128", "mbarrier.try_wait", STAGGER),
+    ("mma", SYNC, LAST),
+    ("mma_128x256", SYNC, LAST),
+    ("mma_64x64", SYNC, LAST),
+    ("wgmma_pingpong", SYNC, LAST),
     ("wgmma_pingpong", "wgmma.fence", SECOND),
     ("wgmma_pingpong", "wgmma.wait_group.sync.aligned \t0", BOTH),
     ("wgmma_split_128x128", "mbarrier.init", FEWER),
@@ -213,6 +238,8 @@ const SURVIVORS: [(&str, &str, &str); 18] = [
     ("wgmma_split_64x64_align1", "barrier.sync", WHOLE),
     ("wgmma_split_64x64_align1", "fence.proxy.async", IN_A),
 ];
+const SYNC: &str = "bar.warp.sync";
+const LAST: &str = "the last of a tile, in f32 or in 16 bits: the warp stages no more, or only after the other warpgroup";
 const SECOND: &str =
     "of the second half of a step: nothing has touched the sums since that of the first";
 const BOTH: &str = "one for the sums of each half, side by side: each waits for all";
@@ -247,7 +274,7 @@ fn kill(share: usize) {
     let entries = entries().into_iter().enumerate();
     for (kernel, (spec, ptx)) in entries.filter(|(_, (spec, _))| spec.name().contains(&only)) {
         let lines: Vec<&str> = ptx.lines().collect();
-        let (mut waits, mut left) = (0, 0);
+        let (mut waits, mut left, mut left_syncs) = (0, 0, 0);
         let mutants = lines.iter().enumerate().filter_map(|(at, line)| Some((at, mutate(line)?)));
         let is_tried =
             |number, at: usize| (number + kernel) % share == 0 || lines[at].contains(WAIT);
@@ -270,10 +297,16 @@ fn kill(share: usize) {
             println!("{}, line {}, `{}`: {why}", spec.name(), at + 1, line.trim());
             unexplained += usize::from(known.is_none());
             left += usize::from(line.contains("mbarrier.try_wait"));
+            left_syncs += usize::from(line.contains(SYNC));
         }
         assert_eq!(waits, usize::from(starts_early(spec)), "{}: waits", spec.name());
         // Of a share there are seldom two of them.
         assert!(left <= 1, "{}: what explains one wait does not explain {left}", spec.name());
+        assert!(
+            left_syncs <= 2,
+            "{}: what explains two does not explain {left_syncs}",
+            spec.name()
+        );
     }
     println!("{killed} killed");
     assert_eq!(unexplained, 0);

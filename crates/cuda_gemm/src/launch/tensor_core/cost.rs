@@ -105,8 +105,8 @@ impl Cost {
         let is_cut = self.kernel.splits() && division.transposes([gemm.trans_a, gemm.trans_b])[1];
         let of_cols = if is_cut { 0.0 } else { is_outside(cols, self.kernel.cols()) };
         let is_outside = is_outside(rows, self.kernel.rows()) + of_cols;
-        // What splits K stores four elements at once, whatever their type.
-        let vector = if self.kernel.splits() { 4 } else { 16 / gemm.output.bytes() };
+        // Persistent kernels store vectors of 16 bytes; what the edges of the others are fitted to are rows that are no multiple of four.
+        let vector = if self.kernel.is_persistent() { 16 / gemm.output.bytes() } else { 4 };
         let has_edge = !gemm.ldc.is_multiple_of(vector) || gemm.m < 16;
         let edge = if has_edge { edge } else { 0.0 };
         let sequence = if division.clusters.is_some() { split.sequence } else { 1.0 };
