@@ -312,9 +312,13 @@ impl Output {
     /// Whether the matrix is as the module says where `ALIGNED`: the same for all threads.
     #[inline(always)]
     pub fn is_aligned(self) -> bool {
-        (self.pointer as usize).is_multiple_of(16)
-            && self.ld.is_multiple_of(4)
-            && self.cols.is_multiple_of(4)
+        self.begins_aligned() && self.cols.is_multiple_of(4)
+    }
+
+    /// Whether all rows begin on 16 bytes, wherever they end.
+    #[inline(always)]
+    pub fn begins_aligned(self) -> bool {
+        (self.pointer as usize).is_multiple_of(16) && self.ld.is_multiple_of(4)
     }
 
     /// The four elements of C from (row, col) on along the row, with 0 for those outside; 0 for

@@ -40,12 +40,17 @@ const _: () = assert!(BK == 16, "a raw row is 64 bytes, four groups of four");
 /// (`runs/2026-11-26-h100-lines`).
 const NARROW: u32 = 64;
 
-/// Whether the L2 cache is to evict an operand first: each of its tiles is read for one tile of C alone, and that one is narrow. Along the other
-/// operand, C has so many tiles, of this many rows or columns.
+/// Whether the L2 cache is to evict A first, and whether B: each of its tiles is read for one tile of C alone, and that one is narrow. C has so
+/// many tiles, of so many rows and columns each, and the operands belong to one product or not.
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 #[inline(always)]
-pub fn is_read_once(extent: u32, tiles: u32, is_of_one_product: bool) -> bool {
-    extent <= NARROW && tiles == 1 && is_of_one_product
+pub fn read_once(
+    [rows, cols]: [u32; 2],
+    [down, across]: [u32; 2],
+    is_alone: [bool; 2],
+) -> [bool; 2] {
+    let once = |extent: u32, tiles: u32| extent <= NARROW && tiles == 1;
+    [once(cols, across) && is_alone[0], once(rows, down) && is_alone[1]]
 }
 
 /// As [`tma::load`]; if the tile is read once, the L2 cache is to evict it first.

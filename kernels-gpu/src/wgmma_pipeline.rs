@@ -7,7 +7,7 @@ use cuda_std::shared::SharedPtr;
 use cuda_std::tma::TensorMap;
 use cuda_std::wgmma::{Accumulator, Tile};
 
-use crate::pipeline::{StageState, is_read_once, load_tile};
+use crate::pipeline::{StageState, load_tile, read_once};
 use crate::swizzle::swizzle_wide;
 use crate::tensor_core::options::{SHARED_A, SHARED_B};
 use crate::tensor_core::{BK, PANEL};
@@ -102,11 +102,8 @@ impl Tiles {
     /// Whether the L2 cache is to evict A first, and whether B.
     #[inline(always)]
     fn read_once(self) -> [bool; 2] {
-        let is_alone = |step: u32| step != 0 || self.products == 1;
-        [
-            is_read_once(self.cols, self.width, is_alone(self.step_a)),
-            is_read_once(self.rows, self.height, is_alone(self.step_b)),
-        ]
+        let is_alone = [self.step_a, self.step_b].map(|step| step != 0 || self.products == 1);
+        read_once([self.rows, self.cols], [self.height, self.width], is_alone)
     }
 
     /// C of a tile's product.

@@ -157,20 +157,46 @@ pub unsafe fn load_2d(to: SharedPtr<f32>, map: &TensorMap, col: u32, row: u32, b
     }
 }
 
-/// Puts the instruction for `RANK` dimensions around coordinates.
+/// Puts the instruction for `RANK` dimensions around coordinates: a macro, which gets what else is given first.
 #[cfg(target_arch = "nvptx64")]
 macro_rules! for_rank {
-    ($rank:expr, $at:expr, $copy:ident) => {{
+    ($rank:expr, $at:expr, $copy:ident $(, $with:tt)?) => {{
         // Below the rank, in the arm that is left.
         let at = |i: usize| $at.get(i).copied().unwrap_or(0);
         match $rank {
-            1 => $copy!("1d", "{}", at(0)),
-            2 => $copy!("2d", "{}, {}", at(0), at(1)),
-            3 => $copy!("3d", "{}, {}, {}", at(0), at(1), at(2)),
-            4 => $copy!("4d", "{}, {}, {}, {}", at(0), at(1), at(2), at(3)),
-            _ => $copy!("5d", "{}, {}, {}, {}, {}", at(0), at(1), at(2), at(3), at(4)),
+            1 => $copy!($($with)? "1d", "{}", at(0)),
+            2 => $copy!($($with)? "2d", "{}, {}", at(0), at(1)),
+            3 => $copy!($($with)? "3d", "{}, {}, {}", at(0), at(1), at(2)),
+            4 => $copy!($($with)? "4d", "{}, {}, {}, {}", at(0), at(1), at(2), at(3)),
+            _ => $copy!($($with)? "5d", "{}, {}, {}, {}, {}", at(0), at(1), at(2), at(3), at(4)),
         }
     }};
+}
+
+/// A load of a tile, with a modifier of the instruction and the operand that belongs to it, if there is one: for [`for_rank`].
+#[cfg(target_arch = "nvptx64")]
+macro_rules! load_tile {
+    (
+        [$to:ident, $map:ident, $barrier:ident, $modifier:literal, $operand:literal $(, $($value:tt)+)?]
+        $rank:literal, $operands:literal, $($at:expr),+
+    ) => {
+        // SAFETY: the caller's contract.
+        unsafe {
+            asm!(
+                concat!(
+                    "cp.async.bulk.tensor.", $rank,
+                    ".shared::cluster.global.tile.mbarrier::complete_tx::bytes",
+                    $modifier, " [{}], [{}, {{", $operands, "}}], [{}]", $operand, ";"
+                ),
+                in(reg32) $to.address(),
+                in(reg64) &raw const *$map,
+                $(in(reg32) $at,)+
+                in(reg32) $barrier.address(),
+                $($($value)+,)?
+                options(nostack, preserves_flags),
+            );
+        }
+    };
 }
 
 /// When the L2 cache is to evict what is copied (`createpolicy`; PTX ISA: "Data Movement and Conversion Instructions:
@@ -217,26 +243,7 @@ pub unsafe fn load<T, const RANK: usize>(
     barrier: Mbarrier,
 ) {
     const { assert!(RANK >= 1 && RANK <= 5, "a tensor has one to five dimensions") };
-    macro_rules! copy {
-        ($rank:literal, $operands:literal, $($at:expr),+) => {
-            // SAFETY: the caller's contract.
-            unsafe {
-                asm!(
-                    concat!(
-                        "cp.async.bulk.tensor.", $rank,
-                        ".shared::cluster.global.tile.mbarrier::complete_tx::bytes \
-                         [{}], [{}, {{", $operands, "}}], [{}];"
-                    ),
-                    in(reg32) to.address(),
-                    in(reg64) &raw const *map,
-                    $(in(reg32) $at,)+
-                    in(reg32) barrier.address(),
-                    options(nostack, preserves_flags),
-                );
-            }
-        };
-    }
-    for_rank!(RANK, at, copy);
+    for_rank!(RANK, at, load_tile, [to, map, barrier, "", ""]);
 }
 
 /// As [`load`], with what the L2 cache is to do with the tile (`.L2::cache_hint`).
@@ -253,27 +260,7 @@ pub unsafe fn load_with_policy<T, const RANK: usize>(
     policy: CachePolicy,
 ) {
     const { assert!(RANK >= 1 && RANK <= 5, "a tensor has one to five dimensions") };
-    macro_rules! copy {
-        ($rank:literal, $operands:literal, $($at:expr),+) => {
-            // SAFETY: the caller's contract.
-            unsafe {
-                asm!(
-                    concat!(
-                        "cp.async.bulk.tensor.", $rank,
-                        ".shared::cluster.global.tile.mbarrier::complete_tx::bytes\
-                         .L2::cache_hint [{}], [{}, {{", $operands, "}}], [{}], {};"
-                    ),
-                    in(reg32) to.address(),
-                    in(reg64) &raw const *map,
-                    $(in(reg32) $at,)+
-                    in(reg32) barrier.address(),
-                    in(reg64) policy.0,
-                    options(nostack, preserves_flags),
-                );
-            }
-        };
-    }
-    for_rank!(RANK, at, copy);
+    for_rank!(RANK, at, load_tile, [to, map, barrier, ".L2::cache_hint", ", {}", in(reg64) policy.0]);
 }
 
 /// As [`load`], for several blocks of a cluster at once (`.multicast::cluster`): the tile goes to the
@@ -294,27 +281,7 @@ pub unsafe fn load_multicast<T, const RANK: usize>(
     ranks: u16,
 ) {
     const { assert!(RANK >= 1 && RANK <= 5, "a tensor has one to five dimensions") };
-    macro_rules! copy {
-        ($rank:literal, $operands:literal, $($at:expr),+) => {
-            // SAFETY: the caller's contract.
-            unsafe {
-                asm!(
-                    concat!(
-                        "cp.async.bulk.tensor.", $rank,
-                        ".shared::cluster.global.tile.mbarrier::complete_tx::bytes\
-                         .multicast::cluster [{}], [{}, {{", $operands, "}}], [{}], {};"
-                    ),
-                    in(reg32) to.address(),
-                    in(reg64) &raw const *map,
-                    $(in(reg32) $at,)+
-                    in(reg32) barrier.address(),
-                    in(reg16) ranks,
-                    options(nostack, preserves_flags),
-                );
-            }
-        };
-    }
-    for_rank!(RANK, at, copy);
+    for_rank!(RANK, at, load_tile, [to, map, barrier, ".multicast::cluster", ", {}", in(reg16) ranks]);
 }
 
 /// Asks for a tile of shared memory to be stored to a tensor (`cp.async.bulk.tensor`, sm_90). What

@@ -37,7 +37,7 @@ use super::fragment::{FragmentB, PANEL, column};
 use crate::descriptor::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
 use crate::epilogue::{Accumulate, Parameters};
 use crate::matrix::TRANSPOSED_B;
-use crate::pipeline::{StageState, is_read_once, load_tile};
+use crate::pipeline::{StageState, load_tile, read_once};
 use crate::swizzle::swizzle;
 use crate::tensor_core::options::{SHARED_A, SHARED_B};
 use crate::tensor_core::{ALIGNMENT, RESERVED, SHARED};
@@ -248,12 +248,12 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
                 let step = |shared: u32| if options & shared == 0 { product } else { 0 };
                 let (row, col) = Self::block();
                 // One product has no splits in its parameters.
-                let is_alone = |shared: u32| params.splits == 0 || options & shared == 0;
-                let (n, m) = (params.n, params.m);
-                let read_once = [
-                    is_read_once(n.min(BN), n.div_ceil(BN), is_alone(SHARED_A)),
-                    is_read_once(Self::BM, m.div_ceil(Self::BM), is_alone(SHARED_B)),
-                ];
+                let is_alone =
+                    [SHARED_A, SHARED_B].map(|shared| params.splits == 0 || options & shared == 0);
+                let (m, n) = (params.m, params.n);
+                // Of a narrow C the tiles are as narrow, as far as there is anything in them.
+                let tile = [Self::BM, n.min(BN)];
+                let read_once = read_once(tile, [m.div_ceil(Self::BM), n.div_ceil(BN)], is_alone);
                 // SAFETY: the one thread, behind the block's barrier; the maps are as the launch promises.
                 unsafe {
                     let products = [step(SHARED_A), step(SHARED_B)].map(u32::cast_signed);

@@ -415,7 +415,7 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
                 unsafe { staging.store(exchanged(row, col), sums[i]) };
             }
         };
-        let begins_aligned = (c.pointer as usize).is_multiple_of(16) && c.ld.is_multiple_of(4);
+        let begins_aligned = c.begins_aligned();
         let is_wide = col + WN <= c.cols;
         let is_whole = is_wide && row + Self::BM <= c.rows;
         if begins_aligned && is_whole && !epilogue.is_some() && c.beta == 0.0 {

@@ -12,7 +12,7 @@
 use cuda_std::shared::SharedPtr;
 
 use super::BK;
-use crate::pipeline::is_read_once;
+use crate::pipeline::read_once;
 use crate::swizzle::swizzle_wide as swizzle;
 
 /// The launch's tiles, and the clusters that share them.
@@ -90,12 +90,9 @@ impl Sequence {
 
     /// Whether the L2 cache is to evict A first, and whether B. The steps from one product to the next are 0 where all have the same.
     #[inline(always)]
-    pub fn read_once(self, [bm, bn]: [u32; 2], [step_a, step_b]: [u32; 2]) -> [bool; 2] {
-        let is_alone = |step: u32| step != 0 || self.products == 1;
-        [
-            is_read_once(bn, self.width, is_alone(step_a)),
-            is_read_once(bm, self.height, is_alone(step_b)),
-        ]
+    pub fn read_once(self, tile: [u32; 2], steps: [u32; 2]) -> [bool; 2] {
+        let is_alone = steps.map(|step| step != 0 || self.products == 1);
+        read_once(tile, [self.height, self.width], is_alone)
     }
 
     /// Units of a tile, which has steps.

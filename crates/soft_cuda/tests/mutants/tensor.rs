@@ -181,14 +181,14 @@ fn failure(ptx: &str, spec: &TensorCoreDescriptor) -> Option<String> {
     };
     let of = |is_half, accumulates| Output { is_half, accumulates };
     let plain = of(false, false);
-    // Where K is not split, sums are stored in other ways for each.
-    let others = [of(true, false), of(false, true)];
-    let others = &others[..if spec.splits() { 0 } else { others.len() }];
-    let outputs = [plain, of(true, true)].into_iter().chain(others.iter().copied());
-    let outputs = outputs.map(|output| (divisions, output));
+    let outputs = match (has_halves, spec.splits()) {
+        (false, _) => vec![plain],
+        (true, true) => vec![plain, of(true, true)],
+        // Sums are stored in other ways for each.
+        (true, false) => vec![plain, of(true, true), of(true, false), of(false, true)],
+    };
+    let outputs = outputs.into_iter().map(|output| (divisions, output));
     let runs = outputs.chain(streams.iter().map(|stream| (*stream, plain)));
-    let runs = runs
-        .filter(|(_, Output { is_half, accumulates })| has_halves || !(*is_half || *accumulates));
     let runs = runs.flat_map(|(division, output)| {
         [Schedule::InOrder, Schedule::Adversarial].map(|schedule| (schedule, output, division))
     });
