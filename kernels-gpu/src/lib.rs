@@ -3,8 +3,9 @@
 //! Every rung computes `C = alpha * A * B + beta * C` in f32 on row-major matrices, for
 //! every shape, alpha and beta. Read the files in the order of [`LADDER`]: each starts with
 //! what changed since the rung before, and why. A second ladder, [`TENSOR_CORE_LADDER`], is for tensor
-//! cores, whose A and B are in 16 bits. Beside the ladders are [`tiles`], for small products, and
-//! [`tf32`], for tensor cores and matrices of f32: they are no rungs.
+//! cores, whose A and B are in 16 bits. Beside the ladders are kernels that are no rungs: [`tiles`], for small
+//! products in f32; [`wgmma_split`], for products in 16 bits of few tiles, and [`mma_outer`], of a short K; and
+//! [`tf32`], for tensor cores and matrices of f32.
 //!
 //! The crate is built twice. `cuda_builder` builds it for the GPU; the host depends on it
 //! as an ordinary library, for the [`KernelDescriptor`] of each rung.
@@ -19,6 +20,8 @@ pub mod coalesced;
 mod dependent_launch;
 mod descriptor;
 pub mod epilogue;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+mod f32_pipeline;
 pub mod frag_prefetch;
 mod fragment;
 mod half_rows;
@@ -30,7 +33,7 @@ pub mod naive;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 pub mod persistent;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
-mod pipeline;
+mod pipeline_state;
 pub mod prefetch;
 pub mod regtile;
 pub mod roofline;
@@ -50,6 +53,8 @@ pub mod tf32;
 mod thread_tile;
 pub mod tile1d;
 pub mod tile2d;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+mod tile_load;
 pub mod tiles;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 pub mod tma;
@@ -61,11 +66,11 @@ pub mod warptile;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 pub mod wgmma;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+mod wgmma_mainloop;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 pub mod wgmma_persistent;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 pub mod wgmma_pingpong;
-#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
-mod wgmma_pipeline;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 pub mod wgmma_pipelined;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]

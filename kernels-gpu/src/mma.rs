@@ -157,12 +157,12 @@ kernels! {
         bf16: mma mma_ta mma_tb mma_ta_tb,
         f16: mma_f16 mma_ta_f16 mma_tb_f16 mma_ta_tb_f16;
     /// For large products, where a block may have 144 KB of shared memory.
-    TILE_128X256: "the same with 128 x 256 outputs per block",
+    TILE_128X256: "mma with 128 x 256 outputs per block",
         2 x 4 warps of 4 x 8, 32 sums,
         bf16: mma_128x256 mma_128x256_ta mma_128x256_tb mma_128x256_ta_tb,
         f16: mma_128x256_f16 mma_128x256_ta_f16 mma_128x256_tb_f16 mma_128x256_ta_tb_f16;
     /// For products of too few tiles of these sizes for all multiprocessors.
-    TILE_64X64: "the same with 64 x 64 outputs per block",
+    TILE_64X64: "mma with 64 x 64 outputs per block",
         2 x 2 warps of 2 x 4, 16 sums,
         bf16: mma_64x64 mma_64x64_ta mma_64x64_tb mma_64x64_ta_tb,
         f16: mma_64x64_f16 mma_64x64_ta_f16 mma_64x64_tb_f16 mma_64x64_ta_tb_f16;

@@ -133,7 +133,7 @@ kernels! {
         f16: mma_outer_128x64_f16 mma_outer_128x64_ta_f16 mma_outer_128x64_tb_f16
             mma_outer_128x64_ta_tb_f16;
     /// For a wide C.
-    TILE_64X128: "the same with 64 x 128 outputs per block",
+    TILE_64X128: "mma_outer_128x64 with 64 x 128 outputs per block",
         2 x 4 warps of 2 x 4, 16 sums, 3 per multiprocessor,
         bf16: mma_outer_64x128 mma_outer_64x128_ta mma_outer_64x128_tb mma_outer_64x128_ta_tb,
         f16: mma_outer_64x128_f16 mma_outer_64x128_ta_f16 mma_outer_64x128_tb_f16

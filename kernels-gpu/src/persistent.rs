@@ -52,8 +52,8 @@ use cuda_std::prelude::*;
 use cuda_std::tma::TensorMap;
 
 use crate::descriptor::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target, Tile};
+use crate::f32_pipeline::{BK, BM, BN, PIPELINE_END, STAGES, SharedStorage, TileNumber};
 use crate::matrix::{Output, TRANSPOSED_A};
-use crate::pipeline::{BK, BM, BN, PIPELINE_END, PipelineState, STAGES, SharedStorage};
 use crate::stream_k::{Fixup, MailboxEntry, Scheduler, TilePlace};
 use crate::swizzle::swizzle;
 use crate::thread_tile::{
@@ -167,12 +167,12 @@ pub unsafe fn persistent(
         unsafe { thread::warpgroup_reg_dealloc::<56>() };
         let transposer = storage.transposer(warp - CONSUMERS / 32, lane);
         // One tile behind what is asked for: there has been a tile's time for it to arrive.
-        let transpose = |tile: PipelineState| {
+        let transpose = |tile: TileNumber| {
             // SAFETY: the producers waited until the stage was empty; each thread has its own part.
             unsafe { transposer.transpose::<4, false>(tile) };
         };
         let a_transposed = layout & TRANSPOSED_A != 0;
-        let mut state = PipelineState(0);
+        let mut state = TileNumber(0);
         let mut entry = 0;
         while let Some(work) = work_tiles.next()
             && work.steps > 0
@@ -260,7 +260,7 @@ pub unsafe fn persistent(
         // SAFETY: initialised before the block's barrier, and the entry was written before what
         // this thread waits for.
         let steps = unsafe {
-            storage.wait_until_full(PipelineState(part / PARTS));
+            storage.wait_until_full(TileNumber(part / PARTS));
             MailboxEntry::at(mailbox, entry).steps()
         };
         if steps == 0 {
@@ -286,13 +286,13 @@ pub unsafe fn persistent(
             // copy does not queue up behind loads, as a store would. Here that is so of the tile
             // before this one, since it has been multiplied: see ARRIVALS_TO_RELEASE.
             // SAFETY: as many arrivals as parts.
-            unsafe { storage.empty(PipelineState(part / PARTS)).arrive() };
+            unsafe { storage.empty(TileNumber(part / PARTS)).arrive() };
             part += 1;
             if part == end {
                 break;
             }
             // SAFETY: as above.
-            unsafe { storage.wait_until_full(PipelineState(part / PARTS)) };
+            unsafe { storage.wait_until_full(TileNumber(part / PARTS)) };
             (a_part, b_part) = tile(part);
             // SAFETY: as above.
             unsafe { fragments.load(a_part, b_part, 0) };
@@ -339,7 +339,7 @@ pub unsafe fn persistent(
 /// # Safety
 /// The barriers have been initialised, and the thread takes the tiles in turn.
 #[inline(always)]
-unsafe fn wait_until_empty(storage: SharedStorage, tile: PipelineState) {
+unsafe fn wait_until_empty(storage: SharedStorage, tile: TileNumber) {
     let said = tile.next();
     // SAFETY: the caller's contract.
     unsafe { storage.empty(said).wait_parity(said.phase::<STAGES>() ^ 1) };

@@ -11,19 +11,19 @@ pub const PANEL: u32 = 64;
 pub const ALIGNMENT: u32 = 1024;
 
 /// Bytes of shared memory that a multiprocessor of compute capability 9.0 has.
-pub const SHARED: u32 = 228 << 10;
+pub const SHARED_MEMORY_PER_MULTIPROCESSOR: u32 = 228 << 10;
 /// Bytes of it that are reserved for each block.
-pub const RESERVED: u32 = 1 << 10;
+pub const RESERVED_SHARED_MEMORY_PER_BLOCK: u32 = 1 << 10;
 
 /// The most parts of K: the blocks of a cluster that every device with clusters has.
-pub const MOST_SPLITS: u32 = 8;
+pub const MAX_CLUSTER_SIZE: u32 = 8;
 
 /// What [`TensorCoreDescriptor`]'s parameter `options` is a sum of.
 pub mod options {
     /// All products of a batch have the same A, whose map has one.
-    pub const SHARED_A: u32 = 1;
+    pub const BROADCAST_A: u32 = 1;
     /// The same of B.
-    pub const SHARED_B: u32 = 1 << 1;
+    pub const BROADCAST_B: u32 = 1 << 1;
     /// C is of the type of A and B, rounded to the nearest, ties to even.
     pub const HALF_OUTPUT: u32 = 1 << 2;
     /// C is the transpose of what is computed: n x m elements, with `ldc >= m`; only of a kernel that
@@ -31,7 +31,7 @@ pub mod options {
     pub const TRANSPOSED_C: u32 = 1 << 3;
 }
 
-/// What the products are of. Sums, alpha, beta and C are f32.
+/// The type of the elements of A and B. Sums, alpha and beta are f32; C is f32, or of this type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputType {
     /// `bf16`: the exponent of f32, and 8 bits of its 24.
@@ -125,7 +125,7 @@ pub struct TensorCoreDescriptor {
     pub(crate) summary: &'static str,
     pub(crate) tile: [u32; 2],
     pub(crate) threads: u32,
-    /// If as many blocks as can be share a multiprocessor, and if there is one.
+    /// Where [`blocks`](Self::blocks_per_multiprocessor) share a multiprocessor, and where a block has it for itself.
     pub(crate) shared_bytes: [u32; 2],
     pub(crate) abi: TensorCoreAbi,
     pub(crate) persistent: bool,
@@ -179,7 +179,7 @@ impl TensorCoreDescriptor {
         self.threads
     }
 
-    /// Bytes of dynamic shared memory per block, of which so many are to share a multiprocessor:
+    /// Bytes of dynamic shared memory per block where `blocks` are to share a multiprocessor:
     /// [as many as can](Self::blocks_per_multiprocessor), or one, which has more stages if the kernel
     /// [splits](Self::splits) K.
     pub const fn shared_bytes(&self, blocks: u32) -> u32 {
@@ -198,7 +198,7 @@ impl TensorCoreDescriptor {
     }
 
     /// Whether the blocks of a cluster share a tile, each with its part of K. There are as many in a cluster
-    /// as the launch says, along x, up to [`MOST_SPLITS`], and no more than steps of [`BK`] along K, but one at least; and as many
+    /// as the launch says, along x, up to [`MAX_CLUSTER_SIZE`], and no more than steps of [`BK`] along K, but one at least; and as many
     /// clusters as tiles of all products, or else any number that shares the steps of all tiles equally (*stream-K*): with `s` blocks
     /// in each no more than the tiles have groups of `s` whole steps, of which there are less than 2^31.
     ///

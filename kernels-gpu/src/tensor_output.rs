@@ -2,7 +2,7 @@
 //!
 //! `wgmma` leaves a warp's sums such that four lanes have 32 bytes of a row in f32, and 16 in 16 bits. They go through shared memory, 16 rows by
 //! 32 or 64 columns at a time, so that a warp stores whole lines: by vectors of 16 bytes where rows begin on these, and otherwise, and at edges,
-//! one element per lane. Where there is an epilogue, or C is read, so many sums at a time are moved to the same registers, so that the epilogue
+//! one element per lane. Where there is an epilogue, or C is read, [`PART`] sums at a time are moved to the same registers, so that the epilogue
 //! is in the code once.
 
 mod tile;
@@ -30,7 +30,7 @@ const STAGED_SUMS: usize = (ROWS * STAGED_COLS / 32) as usize;
 /// more code and registers it takes.
 const PART_COLS: u32 = 64;
 const PART: usize = (ROWS * PART_COLS / 32) as usize;
-/// Outputs of a thread where nothing is summed.
+/// Outputs that a thread stores at a time where K is 0.
 pub const AT_ONCE: usize = 8;
 /// Elements of shared memory that a warp stages its sums in.
 pub const STAGING: u32 = ROWS * STAGED_COLS;
@@ -72,7 +72,7 @@ impl Places for Fragment {
     }
 }
 
-/// Sums of a part, for matrices of so many sums side by side.
+/// Sums of a part, for matrices of `sums` side by side.
 const fn width(sums: usize) -> usize {
     if sums < PART { sums } else { PART }
 }
@@ -357,7 +357,7 @@ impl<const F16: bool> TensorOutput<F16> {
         }
     }
 
-    /// The same in 16 bits, in pairs: so many lanes store a row of so many vectors.
+    /// The same in 16 bits, in pairs: as many lanes as a row has `VECTORS` store it.
     ///
     /// # Safety
     /// As for [`store_whole`](Self::store_whole).

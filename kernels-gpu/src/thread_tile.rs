@@ -11,9 +11,9 @@ use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
 use crate::epilogue::{self, QuadPlaces};
+use crate::f32_pipeline::{BM, BN};
 use crate::fragment::{fragment, fragment16};
 use crate::matrix::Output;
-use crate::pipeline::{BM, BN};
 
 /// Rows and columns of C per warp.
 pub const WM: u32 = 64;
@@ -128,7 +128,7 @@ impl ThreadTile {
 /// elements of shared memory for each of their warps, which nobody else uses.
 macro_rules! store_tile {
     ($c:expr, $tile_row:expr, $tile_col:expr, $outputs:expr, $acc:expr, $out:expr) => {{
-        use crate::pipeline::{BM, BN};
+        use crate::f32_pipeline::{BM, BN};
         use crate::thread_tile::{LANES_N, LD_OUT, STAGE_OUT, TM, TN, WM, WN, quad};
         let (c, outputs) = ($c, $outputs);
         let (tile_row, tile_col) = ($tile_row, $tile_col);

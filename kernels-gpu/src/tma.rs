@@ -42,10 +42,10 @@ use cuda_std::prelude::*;
 use cuda_std::tma::{TensorMap, fence_proxy_async};
 
 use crate::descriptor::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target, Tile};
-use crate::matrix::Output;
-use crate::pipeline::{
-    BK, BM, BN, PIPELINE_END, PipelineState, STAGE_A, STAGE_B, STAGES, SharedStorage,
+use crate::f32_pipeline::{
+    BK, BM, BN, PIPELINE_END, STAGE_A, STAGE_B, STAGES, SharedStorage, TileNumber,
 };
+use crate::matrix::Output;
 use crate::swizzle::swizzled_tile;
 use crate::thread_tile::{Fragments, STAGE_OUT, THREADS, TM, TN, ThreadTile, store_tile};
 
@@ -102,7 +102,7 @@ pub unsafe fn tma(
     thread::sync_threads();
 
     // Asks for a tile, if there is one.
-    let copy = |tile: PipelineState| {
+    let copy = |tile: TileNumber| {
         if tid == 0 && tile.0 < tiles {
             // SAFETY: all have read what was in the stage, and said so behind a fence. What was in
             // the raw stage they had transposed before the tile two before this one was full,
@@ -115,7 +115,7 @@ pub unsafe fn tma(
         }
     };
     let transposer = storage.transposer(warp % 4, warp / 4 * (BM / 2) + lane);
-    let transpose = |tile: PipelineState| {
+    let transpose = |tile: TileNumber| {
         if tile.0 < tiles {
             // SAFETY: the tile that was in the stage has been read by all: each thread has since
             // transposed two tiles more. Each has its own part.
@@ -128,7 +128,7 @@ pub unsafe fn tma(
     let mut acc = [[0.0f32; TN as usize]; TM as usize];
     let mut fragments = Fragments::new();
 
-    let mut state = PipelineState(0);
+    let mut state = TileNumber(0);
     copy(state);
     copy(state.next());
     transpose(state);

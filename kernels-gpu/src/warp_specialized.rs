@@ -39,8 +39,8 @@ use cuda_std::prelude::*;
 use cuda_std::tma::{TensorMap, fence_proxy_async};
 
 use crate::descriptor::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target, Tile};
+use crate::f32_pipeline::{BK, BM, BN, PIPELINE_END, STAGES, SharedStorage, TileNumber};
 use crate::matrix::Output;
-use crate::pipeline::{BK, BM, BN, PIPELINE_END, PipelineState, STAGES, SharedStorage};
 use crate::swizzle::swizzled_tile;
 use crate::thread_tile::{
     Fragments, STAGE_OUT, THREADS, TM, TN, ThreadTile, store_tile, store_zeros,
@@ -111,11 +111,11 @@ pub unsafe fn warp_specialized(
         unsafe { thread::warpgroup_reg_dealloc::<56>() };
         let transposer = storage.transposer(warp - CONSUMERS / 32, lane);
         // One tile behind what is asked for: there has been a tile's time for it to arrive.
-        let transpose = |tile: PipelineState| {
+        let transpose = |tile: TileNumber| {
             // SAFETY: the producers waited until the stage was empty; each thread has its own part.
             unsafe { transposer.transpose::<4, true>(tile) };
         };
-        let mut state = PipelineState(0);
+        let mut state = TileNumber(0);
         while state.0 < tiles {
             // SAFETY: all have read what was in the stages, and said so behind a fence: of A and B
             // at `empty`, of raw A at the barrier of these warps.
@@ -162,7 +162,7 @@ pub unsafe fn warp_specialized(
     let (mut a_part, mut b_part) = tile(part);
     // SAFETY: a tile that is full stays until this thread has said that it is empty.
     unsafe {
-        storage.wait_until_full(PipelineState(0));
+        storage.wait_until_full(TileNumber(0));
         fragments.load(a_part, b_part, 0);
     }
     loop {
@@ -175,14 +175,14 @@ pub unsafe fn warp_specialized(
         // arrivals as parts.
         unsafe {
             fence_proxy_async();
-            storage.empty(PipelineState(part / PARTS)).arrive();
+            storage.empty(TileNumber(part / PARTS)).arrive();
         }
         part += 1;
         if part == end {
             break;
         }
         // SAFETY: as above.
-        unsafe { storage.wait_until_full(PipelineState(part / PARTS)) };
+        unsafe { storage.wait_until_full(TileNumber(part / PARTS)) };
         (a_part, b_part) = tile(part);
         // SAFETY: as above.
         unsafe { fragments.load(a_part, b_part, 0) };

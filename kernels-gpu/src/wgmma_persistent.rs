@@ -46,11 +46,11 @@ use cuda_std::wgmma::{Accumulator, wait_group};
 
 use crate::epilogue::Parameters;
 use crate::matrix::Output;
-use crate::pipeline::StageState;
+use crate::pipeline_state::PipelineState;
 use crate::tensor_core::options::HALF_OUTPUT;
 use crate::tensor_core::{ALIGNMENT, BK, PANEL, TensorCoreAbi, TensorCoreDescriptor, names};
 use crate::tensor_output::{STAGING, TensorOutput};
-use crate::wgmma_pipeline::{
+use crate::wgmma_mainloop::{
     CONSUMER_REGISTERS, PRODUCER_REGISTERS, Stages, Tiles, WARPGROUP, WM, moves_registers,
     multiply_step,
 };
@@ -147,22 +147,22 @@ kernels! {
         f16: wgmma_persistent_f16 wgmma_persistent_ta_f16 wgmma_persistent_tb_f16
             wgmma_persistent_ta_tb_f16;
     /// Where rounds of such tiles leave fewer multiprocessors without one.
-    TILE_128X192: "the same with 128 x 192 outputs per block",
+    TILE_128X192: "wgmma_persistent with 128 x 192 outputs per block",
         [f32; 96] x 2, 5 stages,
         bf16: wgmma_128x192 wgmma_128x192_ta wgmma_128x192_tb wgmma_128x192_ta_tb,
         f16: wgmma_128x192_f16 wgmma_128x192_ta_f16 wgmma_128x192_tb_f16 wgmma_128x192_ta_tb_f16;
     /// For products of too few tiles of that size for all multiprocessors.
-    TILE_128X128: "the same with 128 x 128 outputs per block",
+    TILE_128X128: "wgmma_persistent with 128 x 128 outputs per block",
         [f32; 64] x 2, 6 stages,
         bf16: wgmma_128x128 wgmma_128x128_ta wgmma_128x128_tb wgmma_128x128_ta_tb,
         f16: wgmma_128x128_f16 wgmma_128x128_ta_f16 wgmma_128x128_tb_f16 wgmma_128x128_ta_tb_f16;
     /// For still fewer.
-    TILE_64X128: "the same with 64 x 128 outputs per block",
+    TILE_64X128: "wgmma_persistent with 64 x 128 outputs per block",
         [f32; 64] x 1, 8 stages,
         bf16: wgmma_64x128 wgmma_64x128_ta wgmma_64x128_tb wgmma_64x128_ta_tb,
         f16: wgmma_64x128_f16 wgmma_64x128_ta_f16 wgmma_64x128_tb_f16 wgmma_64x128_ta_tb_f16;
     /// For the smallest products.
-    TILE_64X64: "the same with 64 x 64 outputs per block",
+    TILE_64X64: "wgmma_persistent with 64 x 64 outputs per block",
         [f32; 32] x 1, 8 stages,
         bf16: wgmma_64x64 wgmma_64x64_ta wgmma_64x64_tb wgmma_64x64_ta_tb,
         f16: wgmma_64x64_f16 wgmma_64x64_ta_f16 wgmma_64x64_tb_f16 wgmma_64x64_ta_tb_f16;
@@ -178,7 +178,7 @@ impl<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32>
     /// Elements of a stage.
     const STAGE_A: u32 = WARPGROUPS * WM * BK;
     const STAGE_B: u32 = BK * Self::BN;
-    /// Columns of C per block: a warpgroup has so many sums for each of its threads.
+    /// Columns of C per block: each thread of a warpgroup has `SUMS` of its sums.
     const BN: u32 = SUMS as u32 * WARPGROUP / WM;
     /// Offsets in elements.
     const B_AT: u32 = STAGES * Self::STAGE_A;
@@ -200,7 +200,7 @@ impl<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32>
 /// `SUMS` sums per thread, and one more that produces.
 ///
 /// # Safety
-/// As for [`wgmma_persistent()`]; the block has so many warpgroups.
+/// As for [`wgmma_persistent()`]; the block has `WARPGROUPS` and one more.
 #[inline(always)]
 unsafe fn gemm<
     const SUMS: usize,
@@ -285,7 +285,7 @@ unsafe fn gemm<
         // SAFETY: its first phase, which lasts until this warpgroup has read the stage, too.
         unsafe { stages.full.add(STAGGER).wait_parity(0) };
     }
-    let mut state = StageState::FIRST;
+    let mut state = PipelineState::FIRST;
     let mut tile = thread::block_idx_x();
     while tile < tiles.count() {
         let mut acc = [0.0f32; SUMS];

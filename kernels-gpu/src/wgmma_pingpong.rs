@@ -38,11 +38,11 @@ use cuda_std::wgmma::{Accumulator, wait_group};
 
 use crate::epilogue::Parameters;
 use crate::matrix::Output;
-use crate::pipeline::StageState;
+use crate::pipeline_state::PipelineState;
 use crate::tensor_core::options::HALF_OUTPUT;
 use crate::tensor_core::{ALIGNMENT, BK, TensorCoreAbi, TensorCoreDescriptor, names};
 use crate::tensor_output::{STAGING, TensorOutput};
-use crate::wgmma_pipeline::{
+use crate::wgmma_mainloop::{
     CONSUMER_REGISTERS, PRODUCER_REGISTERS, Stages, Tiles, WARPGROUP, WM, moves_registers,
     multiply_step,
 };
@@ -217,7 +217,7 @@ unsafe fn gemm<const F16: bool, const TRANS_A: bool, const TRANS_B: bool>(
         }
     };
     // The stages of the tiles in front of the first are the other warpgroup's.
-    let mut state = StageState::FIRST.skip::<STAGES>(warpgroup * steps);
+    let mut state = PipelineState::FIRST.skip::<STAGES>(warpgroup * steps);
     // Nobody hands over to the first one at the start.
     let mut turn = warpgroup ^ 1;
     let mut tile = thread::block_idx_x() + warpgroup * thread::grid_dim_x();

@@ -371,5 +371,17 @@ fn a_table_replaces_nothing_but_a_table() {
     }
     // One of another version, with kernels that are no more.
     fs::write(&table, super::TABLE.replace("tile_", "old_")).unwrap();
-    assert_eq!(run(&["tune", "--quick", "--device", "soft", "--out", &table]).code, Some(0));
+    let tune = ["tune", "--quick", "--device", "soft", "--out", &table];
+    assert_eq!(run(&tune).code, Some(0));
+    // What is replaced stays beside it, and what is not complete replaces nothing.
+    let before = fs::read_to_string(files.path("table.json.before")).unwrap();
+    assert!(before.contains("old_"));
+    let complete = fs::read_to_string(&table).unwrap();
+    #[cfg(unix)]
+    assert_eq!(limited(1, &tune).code, Some(2));
+    assert_eq!(fs::read_to_string(&table).unwrap(), complete);
+    // Nor does that of another device.
+    let of_gpu = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/cuda_gemm/tuned/nvidia_h200.json");
+    fs::copy(of_gpu, &table).unwrap();
+    super::expect_refusal(&run(&tune), &tune, &["is the table of NVIDIA H200", "--out"]);
 }

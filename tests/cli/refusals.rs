@@ -49,7 +49,13 @@ fn numbers_that_overflow() {
     let says = ["m is 2147483648", "2147483647"];
     refused(&["--kernel", "naive", "--a", &tall, "--b", &empty], &says);
     refused(&["--kernel", "naive", "--size", "8", "--alpha", "nan"], &["alpha is NaN"]);
-    refused(&["--kernel", "naive", "--size", "8", "--beta", "1e39"], &["beta is inf"]);
+    for (factor, number, says) in [
+        ("--alpha", "1e-50", "in which 1e-50 is 0"),
+        ("--beta", "1e39", "a factor is f32, which ends at 3.4e38"),
+    ] {
+        let arguments = ["--kernel", "naive", "--size", "8", factor, number];
+        super::expect_refusal(&super::soft(&arguments), &arguments, &[says]);
+    }
 }
 
 #[test]

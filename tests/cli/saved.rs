@@ -100,7 +100,7 @@ fn what_is_no_saved_run_is_refused() {
         (&file("empty.jsonl", ""), "holds no result: give a file that `--save` wrote"),
         (&file("text.jsonl", "no\nJSON\n"), "text.jsonl, line 1: expected"),
         (&file("array.jsonl", "{\"summary\":{}}\n[1]\n"), "array.jsonl, line 2: it is no saved"),
-        (&file("cut.jsonl", "{\"kernel\":\"naive\",\"m\":1"), "line 1: EOF"),
+        (&file("cut.jsonl", "{\"kernel\":\"naive\",\"m\":1"), "line 1: the line is cut off (EOF"),
     ] {
         for arguments in [&["report", "--out", &page, saved][..], &["compare", saved, &fine]] {
             expect_refusal(&run(arguments), arguments, &[says]);

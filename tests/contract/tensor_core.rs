@@ -2,7 +2,7 @@
 
 use cuda_gemm::{DeviceHalfRef, Error};
 use cust::memory::DevicePointer;
-use host::kernels::tensor_core::{BK, MOST_SPLITS};
+use host::kernels::tensor_core::{BK, MAX_CLUSTER_SIZE};
 use host::kernels::{TENSOR_CORE, TensorCoreAbi, TensorCoreDescriptor, wgmma};
 use host::verify::Bound;
 use host::{
@@ -312,7 +312,7 @@ fn splits_of_both_orientations() {
         let (long, short) = (descriptor.rows() as usize, descriptor.cols() as usize);
         let half = DeviceHalfMatrix::element(input);
         let kernel = device.tensor_core(descriptor, input).unwrap();
-        for (splits, extra) in (1..=MOST_SPLITS).zip([0, 1, 8, 3, 12, 0, 7, 4]) {
+        for (splits, extra) in (1..=MAX_CLUSTER_SIZE).zip([0, 1, 8, 3, 12, 0, 7, 4]) {
             let (long, short) = (long + 5 * extra, short - extra.min(short / 2));
             // One step each, or an odd one more.
             let k = (splits * BK) as usize + if extra == 0 { 0 } else { BK as usize + extra };

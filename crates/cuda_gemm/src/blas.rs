@@ -10,7 +10,7 @@
 //!   as numbers, and taken from device memory.
 //! - A wrong argument is an [`Error`](crate::Error) that names it, and a call that is refused enqueues nothing.
 //! - The first call of a shape chooses a kernel, loads it and allocates what it needs; calls alike find
-//!   it in the handle, as long as no more than [`MOST_PLANS`] shapes are in use: one more, or one that lacks memory, and the
+//!   it in the handle, as long as no more than [`MAX_PLANS`] shapes are in use: one more, or one that lacks memory, and the
 //!   handle begins anew. During the capture of a graph, only calls alike work, and the graph uses
 //!   what the handle has allocated: launch it only while the handle has had no other shapes.
 //!
@@ -41,5 +41,5 @@ mod tests;
 
 pub use arguments::{Factor, Op};
 pub use gemm_ex::{gemm_ex, gemm_strided_batched_ex};
-pub use handle::{Handle, MOST_PLANS};
+pub use handle::{Handle, MAX_PLANS};
 pub use sgemm::{sgemm, sgemm_batched, sgemm_strided_batched};

@@ -101,7 +101,9 @@ use core::arch::asm;
 /// What the driver's `cuTensorMapEncodeTiled` made: a `CUtensorMap` (PTX ISA: "Tensors").
 ///
 /// A kernel takes it as `#[grid_constant] map: &TensorMap`, and the host passes the 128 bytes;
-/// see [`kernel`](macro@crate::kernel). For [`load_2d`] the host encodes two dimensions of
+/// see [`kernel`](macro@crate::kernel). The instructions that take a map read it where it lies: it is a
+/// `#[grid_constant]` of the kernel, or lies in global or constant memory on 64 bytes, where nothing changes it. A copy of it in a
+/// local variable is no tensor map to them. For [`load_2d`] the host encodes two dimensions of
 /// `FLOAT32`: the matrix as `[columns, rows]`, the bytes from one row to the next, a multiple of
 /// 16, the tile as `[columns, rows]`, up to 256 of each and whole 16 bytes in a row, and
 /// element strides of 1.
@@ -126,8 +128,8 @@ impl TensorMap {
 /// as the map's box: rows of the tile without gaps, unless the map swizzles.
 ///
 /// # Safety
-/// - The map describes a matrix of two dimensions, and rows before columns: its dimension 0
-///   walks along a row. Nothing writes the matrix before the copy is done. `col` is a multiple of 16
+/// - The map lies where [`TensorMap`] says. It describes a matrix of two dimensions, and rows before columns: its
+///   dimension 0 walks along a row. Nothing writes the matrix before the copy is done. `col` is a multiple of 16
 ///   bytes.
 /// - `to` is aligned to 128 bytes (to 1024 if the map swizzles by 128), and has room for the
 ///   map's tile in shared memory, which nothing else reads or writes before the copy is done.
@@ -157,7 +159,7 @@ pub unsafe fn load_2d(to: SharedPtr<f32>, map: &TensorMap, col: u32, row: u32, b
     }
 }
 
-/// Puts the instruction for `RANK` dimensions around coordinates: a macro, which gets what else is given first.
+/// Calls the macro `$copy` with what is given in brackets, the name of the `RANK` dimensions, and their coordinates as operands.
 #[cfg(target_arch = "nvptx64")]
 macro_rules! for_rank {
     ($rank:expr, $at:expr, $copy:ident $(, $with:tt)?) => {{
@@ -289,7 +291,7 @@ pub unsafe fn load_multicast<T, const RANK: usize>(
 /// stores, and [`wait_group`] waits for it.
 ///
 /// # Safety
-/// - The map is of `RANK` dimensions, and nothing else reads or writes that part of the tensor
+/// - The map lies where [`TensorMap`] says, and is of `RANK` dimensions. Nothing else reads or writes that part of the tensor
 ///   before the store is done. The first coordinate is a multiple of 16 bytes, and no coordinate is
 ///   negative.
 /// - `from` is aligned as for [`load_2d`], and has the map's tile, which nothing writes before
@@ -488,8 +490,7 @@ pub unsafe fn prefetch_tile<const RANK: usize>(map: &TensorMap, at: [i32; RANK])
 /// a block gives it, at the beginning.
 ///
 /// # Safety
-/// The map is a `#[grid_constant]` of the kernel, or lies in global or constant memory: a copy of
-/// it in a local variable is no tensor map to the instruction.
+/// The map lies where [`TensorMap`] says.
 #[gpu_only]
 #[inline(always)]
 pub unsafe fn prefetch(map: &TensorMap) {
@@ -518,4 +519,14 @@ pub unsafe fn prefetch(map: &TensorMap) {
 pub fn fence_proxy_async() {
     // SAFETY: a fence; `asm!` without `nomem` orders the compiler's accesses too.
     unsafe { asm!("fence.proxy.async.shared::cta;", options(nostack, preserves_flags)) }
+}
+
+/// As [`fence_proxy_async`], of all memory, also what other blocks of the cluster have read and written in this block's
+/// shared memory (`fence.proxy.async`, sm_90): the thread that asks for copies over it calls this behind the
+/// [`cluster::sync`](crate::cluster::sync) with those blocks.
+#[gpu_only]
+#[inline(always)]
+pub fn fence_proxy_async_all() {
+    // SAFETY: a fence; `asm!` without `nomem` orders the compiler's accesses too.
+    unsafe { asm!("fence.proxy.async;", options(nostack, preserves_flags)) }
 }

@@ -20,7 +20,7 @@ const SAMPLES: u32 = 4;
 const SAMPLE_MS: f64 = 0.4;
 /// Splits of K that are tried, while all tiles together have no more than so many.
 const SPLITS: [u32; 18] = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128];
-const MOST_BLOCKS: usize = 700;
+const MAX_BLOCKS: usize = 700;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let file = std::env::args().nth(1).ok_or("usage: tf32_splits FILE")?;
@@ -66,7 +66,7 @@ fn divisions(device: &Device, gemm: Gemm) -> Result<Vec<(String, Job)>, Box<dyn 
         let tiles = |m: usize, n: usize| m.div_ceil(rows) * n.div_ceil(cols) * gemm.batch;
         let tiles = tiles(gemm.m, gemm.n).min(tiles(gemm.n, gemm.m));
         let is_tried = |splits: &u32| {
-            *splits == 1 || kernel.abi().splits_k() && tiles * *splits as usize <= MOST_BLOCKS
+            *splits == 1 || kernel.abi().splits_k() && tiles * *splits as usize <= MAX_BLOCKS
         };
         for splits in SPLITS.into_iter().filter(is_tried) {
             let plan = loaded.plan(gemm).splits(splits).prepare()?;

@@ -240,12 +240,10 @@ pub struct Loaded {
     any_alignment: bool,
 }
 
-/// Whether rows of A and B in 16 bits are multiples of 16 bytes apart, if nothing is between them that the product does not name:
-/// kernels for f32 look at leading dimensions themselves.
+/// Whether the rows of A and B in 16 bits begin on 16 bytes if the first do: kernels for f32 look at leading dimensions themselves.
 pub fn are_wide(gemm: &Gemm) -> bool {
-    let [stride_a, stride_b, _] = gemm.strides();
-    let all = [gemm.lda, gemm.ldb, stride_a, stride_b];
-    gemm.compute.input().is_none() || all.iter().all(|apart| apart.is_multiple_of(8))
+    let [a, b, _] = gemm.rows_begin_on_16_bytes();
+    gemm.compute.input().is_none() || a && b
 }
 
 enum Code {

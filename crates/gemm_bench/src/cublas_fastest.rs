@@ -32,7 +32,7 @@ const DEFAULT_ALGORITHM: c_int = -1;
 
 /// Milliseconds for which each way is timed, and the most launches.
 const TIMED_MS: f64 = 1.0;
-const MOST_LAUNCHES: f64 = 40.0;
+const MAX_LAUNCHES: f64 = 40.0;
 
 /// A product that cuBLAS can compute: only the matrices are missing.
 pub struct CublasFastest {
@@ -249,7 +249,7 @@ impl CublasFastest {
             };
             launch(1)?;
             let once = launch(1)?.max(1e-3);
-            let times = (TIMED_MS / once).clamp(1.0, MOST_LAUNCHES) as u32;
+            let times = (TIMED_MS / once).clamp(1.0, MAX_LAUNCHES) as u32;
             Ok::<f64, Error>(launch(times)?.min(launch(times)?) / f64::from(times))
         };
         let own = (self.gemm.epilogue.is_none() || self.pass.is_some()).then_some(None);

@@ -8,8 +8,11 @@ use crate::job::Candidate;
 use crate::operands::Operands;
 use crate::workload::Workload;
 
-/// Floating-point operations that take less than that everywhere.
+/// Floating-point operations that take less than that everywhere, those of whole tiles.
 const LEAST_FLOPS: f64 = 5e9;
+
+/// What blocks compute at least: rows and columns of C, and steps along K.
+const TILE: [usize; 3] = [64, 64, 32];
 
 /// The largest K of a small product: enough that beginning and end of a block count for little.
 const DEPTH: usize = 256;
@@ -56,7 +59,7 @@ impl Forecast {
         mut around: impl FnMut(&mut dyn FnMut() -> Result<(), Error>) -> Result<(), Error>,
     ) -> Result<Option<Self>, Error> {
         let all_runs = candidates.iter().filter(|candidate| candidate.job.is_ok()).count() as f64;
-        if !device.is_soft() || all_runs * f64::from(runs) * gemm.flops() < LEAST_FLOPS {
+        if !device.is_soft() || all_runs * f64::from(runs) * flops(gemm) < LEAST_FLOPS {
             return Ok(None);
         }
         let small = small(gemm, rayon::current_num_threads());
@@ -68,7 +71,7 @@ impl Forecast {
                 workload.measure(std::slice::from_ref(small_candidate), &mut around, |_, _| ())?;
             each.push(match &timed[..] {
                 [Ok(timed)] if candidate.job.is_ok() => {
-                    1e-3 * timed.samples.median() * gemm.flops() / small.flops()
+                    1e-3 * timed.samples.median() * flops(gemm) / flops(&small)
                 }
                 _ => 0.0,
             });
@@ -88,6 +91,13 @@ impl Forecast {
     }
 }
 
+/// Floating-point operations of whole tiles, which also the smallest product takes.
+fn flops(gemm: &Gemm) -> f64 {
+    let sizes = [gemm.m, gemm.n, gemm.depth()];
+    let padded = std::array::from_fn::<_, 3, _>(|i| sizes[i].next_multiple_of(TILE[i]) as f64);
+    2.0 * padded.iter().product::<f64>() * gemm.batch as f64
+}
+
 /// A product that takes all cores a fraction of a second, with edges as the large one has.
 fn small(gemm: &Gemm, threads: usize) -> Gemm {
     // Two blocks or more for each thread, of kernels with the largest tiles.
@@ -96,7 +106,14 @@ fn small(gemm: &Gemm, threads: usize) -> Gemm {
     let (m, n, k) = (part(gemm.m, side), part(gemm.n, side), part(gemm.k, DEPTH));
     let small = Gemm::new(m, n, k).scaled(gemm.alpha, gemm.beta);
     let small = small.transposed(gemm.trans_a, gemm.trans_b);
-    small.computed_in(gemm.compute).stored_as(gemm.output)
+    let small = small.computed_in(gemm.compute).stored_as(gemm.output);
+    // Of a batch as many products as there are blocks otherwise.
+    let blocks = (side / 128).pow(2);
+    let products = blocks.div_ceil(m.div_ceil(128).max(1) * n.div_ceil(128).max(1));
+    match gemm.batch.min(products) {
+        0 | 1 => small,
+        batch => small.stacked(batch),
+    }
 }
 
 #[cfg(test)]
@@ -118,5 +135,8 @@ mod tests {
         let large = Gemm::new(4095, 100, 4096).scaled(2.0, 1.0);
         assert_eq!(small(&large, 2), Gemm::new(259, 100, 256).scaled(2.0, 1.0));
         assert_eq!(small(&Gemm::new(4096, 4096, 7), 16), Gemm::new(768, 768, 7));
+        let tiny = small(&Gemm::new(1, 1, 1).stacked(70000), 2);
+        assert_eq!(tiny, Gemm::new(1, 1, 1).stacked(4));
+        assert_eq!(flops(&tiny), 4.0 * 2.0 * 64.0 * 64.0 * 32.0);
     }
 }

@@ -42,7 +42,7 @@ pub struct Operands {
     /// The same with A and B as TF32, rounded to nearest, if they are multiplied so.
     in_tf32: Vec<Product>,
     /// Finite elements of A and B that are not finite as they are multiplied.
-    overflowed: [usize; 2],
+    overflowed: [usize; 3],
 }
 
 /// A, B, and the old C and the residual where there are such, of one product.
@@ -121,6 +121,9 @@ fn is_plain(gemm: &Gemm) -> bool {
     !gemm.trans_a && !gemm.trans_b && gemm.batch == 1
 }
 
+/// 2^-103, below which an element's second part in TF32 loses bits.
+const TF32X3_SMALLEST: f32 = f32::from_bits((127 - 103) << 23);
+
 impl Operands {
     /// Takes matrices of the product's [`shapes`]; C where it is read. Its epilogue reads nothing.
     ///
@@ -180,8 +183,10 @@ impl Operands {
             Compute::Tf32 => [&a, &b].map(|matrix| finite(&rounded_to_tf32(matrix))),
             _ => [&a, &b].map(finite),
         };
-        let overflowed = [before[0] - after[0], before[1] - after[1]];
+        let of_c = c.as_ref().map_or(0, finite);
         let c = c.map(|c| c.rounded(gemm.output));
+        let of_c = of_c - c.as_ref().map_or(0, finite);
+        let overflowed = [before[0] - after[0], before[1] - after[1], of_c];
         let [part_a, part_b, part_c] = gemm.shapes();
         let is_empty = gemm.m == 0 || gemm.n == 0;
         let each = |count: usize, a: &Matrix, b: &Matrix| {
@@ -208,9 +213,20 @@ impl Operands {
         Self { gemm, a, b, c, scale, bias, residual, products, in_tf32, overflowed }
     }
 
-    /// How many elements of A, and of B, are finite, but not as they are multiplied.
-    pub fn overflowed(&self) -> [usize; 2] {
+    /// How many elements of A, of B, and of an old C are finite, but not in the type in which they are multiplied, or stored.
+    pub fn overflowed(&self) -> [usize; 3] {
         self.overflowed
+    }
+
+    /// How many elements of A, and of B, are too small for [`Compute::Tf32x3`] to be as accurate as f32: they are not 0, and below
+    /// 2^-103. In other types none are counted.
+    pub fn too_small(&self) -> [usize; 2] {
+        let is_too_small = |element: &&f32| **element != 0.0 && element.abs() < TF32X3_SMALLEST;
+        match self.gemm.compute {
+            Compute::Tf32x3 => [&self.a, &self.b]
+                .map(|matrix| matrix.as_slice().iter().filter(is_too_small).count()),
+            _ => [0; 2],
+        }
     }
 
     /// The product.

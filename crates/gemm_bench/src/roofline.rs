@@ -28,7 +28,7 @@ const LAUNCHES_MS: f64 = 5.0;
 /// A copy that is no larger than this many times the L2 cache says nothing about memory.
 const COPY_TURNOVER: f64 = 4.0;
 /// For how many multiprocessors the loop is launched at most: it counts threads in 32 bits.
-const MOST_MULTIPROCESSORS: u32 = 1 << 16;
+const MAX_MULTIPROCESSORS: u32 = 1 << 16;
 /// Bytes that the copy reads, and an eighth of the free memory if that is less.
 const COPY_BYTES: u64 = 512 << 20;
 /// Operands for which no sum overflows, and none stands still.
@@ -121,7 +121,7 @@ impl Peaks {
     ///
     /// Those of [`Device::kernel`], and [`cuda_gemm::Error::Driver`] if the memory is not to be had.
     pub fn new(device: &Device, multiprocessors: u32, copy_bytes: u64) -> Result<Self, Error> {
-        let ffma_blocks = multiprocessors.clamp(1, MOST_MULTIPROCESSORS) * FFMA_BLOCKS;
+        let ffma_blocks = multiprocessors.clamp(1, MAX_MULTIPROCESSORS) * FFMA_BLOCKS;
         let blocks = copy_bytes / (4 * u64::from(COPY_PER_BLOCK));
         let copy_blocks = blocks.clamp(1, i32::MAX as u64) as u32;
         let buffer = |blocks: u32, per_block: u32| {

@@ -138,7 +138,7 @@ pub struct File {
 }
 
 /// The most that is read of a file.
-const MOST_BYTES: u64 = 256 << 20;
+const MAX_BYTES: u64 = 256 << 20;
 
 impl File {
     /// Reads a file.
@@ -149,11 +149,11 @@ impl File {
     pub fn read(path: &Path) -> Result<Self, Error> {
         let mut text = Vec::new();
         let file = fs::File::open(path).map_err(|error| unreadable(path, &error))?;
-        let read = file.take(MOST_BYTES + 1).read_to_end(&mut text);
+        let read = file.take(MAX_BYTES + 1).read_to_end(&mut text);
         read.map_err(|error| unreadable(path, &error))?;
-        if text.len() as u64 > MOST_BYTES {
+        if text.len() as u64 > MAX_BYTES {
             let reason =
-                format!("it is longer than {} MiB, which no saved run is", MOST_BYTES >> 20);
+                format!("it is longer than {} MiB, which no saved run is", MAX_BYTES >> 20);
             return Err(Error::Read { path: path.to_owned(), reason });
         }
         Self::parse(path, &text)
@@ -168,6 +168,9 @@ impl File {
         let label = label(path);
         let mut runs: Vec<Run> = Vec::new();
         let mut has_searches = false;
+        // A program that saves ends each line.
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let lines = text.split(|byte| *byte == b'\n').count();
         for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
             if line.trim_ascii().is_empty() {
                 continue;
@@ -176,7 +179,12 @@ impl File {
                 let path = path.to_owned();
                 Error::Line { path, line: number + 1, reason }
             };
-            match Line::parse(line).map_err(wrong)? {
+            let is_cut = number + 1 == lines && whole < text.len();
+            let parsed = Line::parse(line).map_err(|reason| match is_cut {
+                true => format!("the line is cut off ({reason}): delete it"),
+                false => reason,
+            });
+            match parsed.map_err(wrong)? {
                 Line::Environment(environment) => {
                     let (label, environment) = (String::new(), Some(*environment));
                     runs.push(Run { label, environment, rows: Vec::new() });

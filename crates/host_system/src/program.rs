@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The most that is read of an answer.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// Between two looks at whether a program has ended.
 const INTERVAL: Duration = Duration::from_millis(5);
@@ -68,7 +68,7 @@ pub fn ask(program: &Path, arguments: &[&str], limit: Duration) -> Result<String
         let mut bytes = Vec::new();
         if let Some(stdout) = stdout {
             // What is cut short is an answer, too.
-            let _ = stdout.take(MOST_BYTES).read_to_end(&mut bytes);
+            let _ = stdout.take(MAX_BYTES).read_to_end(&mut bytes);
         }
         let _ = answer.send(bytes);
     });

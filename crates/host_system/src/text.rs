@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::format::bytes;
 
 /// Far above any table or list of shapes; what is longer is something else, and may have no end.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 
 /// The text of a file or a pipe.
 ///
@@ -24,9 +24,9 @@ const MOST_BYTES: u64 = 16 << 20;
 /// ```
 pub fn read(path: &Path) -> io::Result<String> {
     let mut text = Vec::new();
-    File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > MOST_BYTES {
-        let reason = format!("it is longer than {}", bytes(MOST_BYTES.into()));
+    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MAX_BYTES {
+        let reason = format!("it is longer than {}", bytes(MAX_BYTES.into()));
         return Err(io::Error::new(ErrorKind::FileTooLarge, reason));
     }
     String::from_utf8(text)
@@ -41,7 +41,7 @@ mod tests {
     fn a_text_is_read_up_to_its_longest() {
         let file = tempfile::NamedTempFile::new().unwrap();
         // The last character has two bytes.
-        let mut text = "x".repeat(MOST_BYTES as usize - 2) + "ü";
+        let mut text = "x".repeat(MAX_BYTES as usize - 2) + "ü";
         std::fs::write(file.path(), &text).unwrap();
         assert!(read(file.path()).unwrap() == text);
         // What is cut within a character is too long, and no less text for that.

@@ -3,7 +3,7 @@
 use crate::middle::median;
 
 /// The most samples of each that are compared.
-const MOST_SAMPLES: usize = 2000;
+const MAX_SAMPLES: usize = 2000;
 
 /// Up to so many samples in both groups together every arrangement of ranks is counted; with more,
 /// the normal distribution is as good.
@@ -57,7 +57,7 @@ pub fn compare(before: &[f64], after: &[f64]) -> Option<Comparison> {
 
 /// No more samples than there is time for: of more, some at even distances.
 fn thinned(samples: &[f64]) -> Vec<f64> {
-    let step = samples.len().div_ceil(MOST_SAMPLES).max(1);
+    let step = samples.len().div_ceil(MAX_SAMPLES).max(1);
     samples.iter().step_by(step).copied().collect()
 }
 

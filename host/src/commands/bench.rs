@@ -12,7 +12,7 @@ use host::telemetry::Telemetry;
 use host::{Compute, Device, DeviceChoice, Gemm, Loaded, Selection, Shape, Table, baseline};
 
 use super::outcome::Outcome;
-use super::product;
+use super::{product, tables};
 use crate::error::{Error, few_sets, no_baseline, not_compared};
 use crate::io::{device, progress, stdio};
 use crate::report::record::Setting;
@@ -36,12 +36,13 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
     }
     let products: Vec<_> =
         shapes.into_iter().map(|shape| args.gemm(shape)).collect::<Result<_, _>>()?;
-    let table = args.table.as_deref().map(Table::read).transpose()?;
+    let table = tables::read(args.table.as_deref())?;
     let reporter = RowReporter::new(args.format, args.save.as_deref(), stdio::print_styled)?;
     if let Err(reason) = cuda_driver::gpu_count() {
         return Err(Error::BenchNeedsGpu { reason: no_gpu(&reason) });
     }
     let device = device::open(DeviceChoice::Gpu)?;
+    tables::note_of_other(table.as_ref(), &device);
     let rows = Rows::new(reporter, choices.len() * products.len());
     measure(args, &device, rows, &choices, &products, table.as_ref())
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::explain::args::ExplainArgs;
 use super::outcome::Outcome;
+use super::tables;
 use crate::error::Error;
 use crate::io::device;
 use crate::io::stdio::print;
@@ -117,8 +118,9 @@ struct Copied {
 
 /// Does what the options say.
 pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
-    let table = args.table.as_deref().map(Table::read).transpose()?;
+    let table = tables::read(args.table.as_deref())?;
     let device = device::open(args.device.unwrap_or_default().choice())?;
+    tables::note_of_other(table.as_ref(), &device);
     let table = match table {
         None if !device.is_soft() => Table::nearest(device.info())?,
         table => table,

@@ -2,7 +2,7 @@
 //!
 //! 1. `commands`: `completions`, from the options; `args`, all of them; `run`; `list`; `explain`
 //!    with `choices`; `bench`; `tune` with `accept`; `doctor`; each with its own `args`; `report`;
-//!    `compare`;
+//!    `compare`; what several share in `product`, `tables`, `l2` and `outcome`;
 //! 2. `report`: `reporter` with `ladder`, `page` and `save`; `rows` with `row_table`; `changes`;
 //!    all of them with `json`, `record` and `format`;
 //! 3. `io`: `device` with `threads`; `input`, `output`, `progress`, `signals`, `stdio`;
@@ -21,6 +21,7 @@ mod outcome;
 mod product;
 pub mod report;
 pub mod run;
+mod tables;
 pub mod tune;
 
 pub use outcome::Outcome;

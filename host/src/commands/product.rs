@@ -17,7 +17,7 @@ pub struct ProductArgs {
     pub trans_b: bool,
 
     /// Products of a strided batch. In files their matrices lie one below the other; a B of K rows
-    /// is one for all.
+    /// is one for all, unless it lies transposed.
     #[arg(long, value_name = "COUNT", default_value_t = 1, allow_negative_numbers = true,
           value_parser = batch)]
     pub batch: usize,
@@ -175,7 +175,18 @@ fn batch(text: &str) -> Result<usize, String> {
 
 /// Alpha or beta.
 fn factor(text: &str) -> Result<f32, String> {
-    text.parse().map_err(|_| "a factor is a number, as in 2, -0.5 or 1e-3".to_owned())
+    let number = "a factor is a number, as in 2, -0.5 or 1e-3";
+    let factor: f32 = text.parse().map_err(|_| number.to_owned())?;
+    let exact: f64 = text.parse().map_err(|_| number.to_owned())?;
+    if factor == 0.0 && exact != 0.0 {
+        return Err(format!("a factor is f32, in which {text} is 0; scale the matrices instead"));
+    }
+    if factor.is_infinite() && exact.is_finite() {
+        return Err(format!(
+            "a factor is f32, which ends at 3.4e38; scale the matrices instead of {text}"
+        ));
+    }
+    Ok(factor)
 }
 
 /// A seed of random numbers.

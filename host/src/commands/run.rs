@@ -9,10 +9,11 @@ use host::forecast::Forecast;
 use host::time::Samples;
 use host::verify::Check;
 use host::workload::{Timed, Workload, samples};
-use host::{Compute, Device, Element, Gemm, Matrix, Selection, Shape, Table};
+use host::{Compute, Device, Element, Gemm, Matrix, Selection, Shape};
 
 use super::list;
 use super::outcome::Outcome;
+use super::tables;
 use crate::error::{Error, advised, few_sets};
 use crate::io::input::Input;
 use crate::io::output::Output;
@@ -41,11 +42,12 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
         stdio::say("warning: --c is not read, because beta is 0; add --beta to use it");
     }
     let output = args.output()?;
-    let table = args.table.as_deref().map(Table::read).transpose()?;
+    let table = tables::read(args.table.as_deref())?;
     let mut reporter = Reporter::new(args.format, choice, args.save.as_deref(), output.as_ref())?;
 
     args.checks.configure(args.device())?;
     let device = device::open(args.device())?;
+    tables::note_of_other(table.as_ref(), &device);
     let loaded = choice.load(&device, table.as_ref())?;
     let prepare = |gemm| -> Result<Vec<_>, BenchError> {
         let all = loaded.iter().map(|one| one.prepare(gemm, args.kernel_options(), choice));
@@ -71,11 +73,19 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
     let setting = Setting { device: &device, gemm, seed, cublas_version, l2, samples };
     reporter.begin(&setting)?;
     let operands = progress::step("preparing the matrices", || source.read(&gemm))?;
-    for (count, matrix) in operands.overflowed().into_iter().zip(["A", "B"]) {
+    let input = gemm.compute.name();
+    let types = [("A", input), ("B", input), ("C", gemm.output.name())];
+    for (count, (matrix, element)) in operands.overflowed().into_iter().zip(types) {
         if count > 0 {
             stdio::say(format_args!(
-                "warning: {count} element(s) of {matrix} overflow {} and are not finite; scale the matrix down",
-                gemm.compute
+                "warning: {count} element(s) of {matrix} overflow {element} and are not finite; scale the matrix down"
+            ));
+        }
+    }
+    for (count, matrix) in operands.too_small().into_iter().zip(["A", "B"]) {
+        if count > 0 {
+            stdio::say(format_args!(
+                "warning: {count} element(s) of {matrix} are below 2^-103, where {input} is less accurate than f32; scale the matrix up"
             ));
         }
     }

@@ -3,7 +3,7 @@
 mod accept;
 pub mod args;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -57,6 +57,13 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
         let message = "--out has a table already, and --table is another: leave one of them out";
         return Err(Error::usage_of("tune", message));
     }
+    if let (true, true, Ok(table)) = (is_table, products.is_empty(), Table::read(&path))
+        && !table.is_of(device.info())
+    {
+        let (of, file) = (&table.device().name, path.display());
+        let message = format!("{file} is the table of {of}: name another file with --out");
+        return Err(Error::usage_of("tune", message));
+    }
     let base = match &args.table {
         _ if products.is_empty() => None,
         Some(table) => Some(Table::read(table)?),
@@ -86,6 +93,16 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
     if device.is_soft() {
         stdio::say("warning: simulated times say nothing about a GPU, and nor will this table");
     }
+    // Until it is complete a table has another name, and what it replaces stays.
+    let so_far = match products.is_empty() {
+        true => with_suffix(&path, ".part"),
+        false => path.clone(),
+    };
+    let so_far_output = Output::new(&so_far)?;
+    if so_far != path {
+        expect_table(&so_far)?;
+        stdio::note(format_args!("until all is measured the table is in {}", so_far.display()));
+    }
     let tuner = Tuner::new(&device)?;
     stdio::print(&format!("device:  {}\n", device.info().name))?;
 
@@ -96,14 +113,29 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
             steps.at(done, total);
             Ok(())
         }
-        other => steps.above(|| report(&other, &output, save.as_mut())),
+        other => steps.above(|| report(&other, &so_far_output, save.as_mut())),
     };
     let Tuning { table, results, wrong, measured_loss, corrected_loss, ffma_gflops } = match base {
         Some(table) => tuner.products(&table, &products, report)?,
         None => tuner.run(effort, report)?,
     };
     drop(steps);
+    let before = with_suffix(&path, ".before");
+    let is_replaced = so_far != path && is_table;
+    if is_replaced {
+        expect_table(&before)?;
+        fs::copy(&path, &before).map_err(|error| Error::not_written(&before, &error))?;
+    }
     output.write_text(&table.to_json())?;
+    if so_far != path {
+        fs::remove_file(&so_far).map_err(|error| Error::not_written(&so_far, &error))?;
+    }
+    if is_replaced {
+        stdio::note(format_args!(
+            "{} has the table that was there, whose products may be measured again: `--shapes`",
+            before.display()
+        ));
+    }
     let corrected =
         corrected_loss.map(|loss| format!(", {loss:.3}x with corrected costs")).unwrap_or_default();
     let drift = ffma_gflops.map(|[before, after]| {
@@ -126,7 +158,7 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
 }
 
 /// Keeps and prints what happens. The output is replaced as a whole, so that there is a table at
-/// any time.
+/// any time, though not of all kernels.
 fn report(progress: &Progress<'_>, output: &Output, save: Option<&mut Save>) -> Result<(), Error> {
     match progress {
         // The bar shows it.
@@ -228,6 +260,13 @@ fn table_path(out: Option<&Path>, device: &str) -> PathBuf {
         Some(path) if !path.is_dir() => path.to_owned(),
         folder => folder.unwrap_or(Path::new(".")).join(format!("{name}.json")),
     }
+}
+
+/// The same path with more behind its name.
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
 }
 
 /// What every table has, of whatever age.

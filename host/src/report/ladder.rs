@@ -10,7 +10,7 @@ use host::side_by_side::SAMPLE_MS;
 
 /// Widths of the columns after the first, which is [`NAME`] wide.
 const WIDTHS: [usize; 6] = [18, 17, 19, 20, 11, 11];
-const NAME: usize = 18;
+const NAME: usize = 25;
 
 /// What has been printed so far.
 #[derive(Default)]

@@ -88,7 +88,7 @@ fn inspect(mut file: &File) -> io::Result<()> {
         return Err(io::Error::other("it holds something other than saved results"));
     }
     let Some(lines) = end.strip_suffix(b"\n") else {
-        return Err(io::Error::other("its last line is cut off"));
+        return Err(io::Error::other("its last line is cut off: delete that line"));
     };
     match lines.rsplit(|byte| *byte == b'\n').next() {
         Some(last) if parse(last).is_some_and(|line| is_saved(&line)) => Ok(()),

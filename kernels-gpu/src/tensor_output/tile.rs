@@ -45,7 +45,7 @@ struct Staged<const BM: u32, const BN: u32, const V: u32> {
 }
 
 impl<const BM: u32, const BN: u32, const V: u32> Staged<BM, BN, V> {
-    /// A tile whose first element has this address, and of whose rows and columns so many are inside.
+    /// A tile whose first element has this address, and the numbers of its rows and columns that are inside.
     #[inline(always)]
     fn new(first: usize, ld: u32, [rows, cols]: [u32; 2]) -> Self {
         const { assert!(V.is_power_of_two() && BN.is_multiple_of(V)) };
@@ -58,7 +58,7 @@ impl<const BM: u32, const BN: u32, const V: u32> Staged<BM, BN, V> {
     /// Stages a thread's sums, whose places in the tile are these.
     ///
     /// # Safety
-    /// They are in the tile, and `one` and `two` store so many elements to a place in shared memory that nobody else uses.
+    /// They are in the tile, and `one` and `two` store one and two elements to a place in shared memory that nobody else uses.
     #[inline(always)]
     unsafe fn stage<const N: usize>(
         self,
@@ -148,7 +148,7 @@ impl<const BM: u32, const BN: u32, const V: u32> Staged<BM, BN, V> {
         }
     }
 
-    /// Stores the whole vector with this number of a row of so many elements, if there is one.
+    /// Stores the whole vector with this number of a row of `length` elements, if there is one.
     ///
     /// # Safety
     /// The row has been staged, and no other thread stores these elements.

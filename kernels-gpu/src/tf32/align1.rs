@@ -130,10 +130,10 @@ kernels! {
     tf32_mma_128x64_align1:
         "TF32 tensor cores by mma.sync, of unaligned matrices: 128 x 64 per block", 4 x 2 warps;
     /// For a wide C.
-    tf32_mma_64x128_align1: "the same with 64 x 128 outputs per block", 2 x 4 warps;
+    tf32_mma_64x128_align1: "tf32_mma_128x64_align1 with 64 x 128 outputs per block", 2 x 4 warps;
 }
 
-/// A matrix of so many `lines` along M or N, of K elements each, or its transpose.
+/// A matrix of `lines` along M or N, of K elements each, or its transpose.
 #[derive(Clone, Copy)]
 struct Operand {
     pointer: *const f32,
@@ -185,7 +185,7 @@ impl Operand {
     /// Rounds what was loaded, and stores it.
     ///
     /// # Safety
-    /// Nobody else uses this shared memory, of so many lines.
+    /// Nobody else uses this shared memory, of the lines that were loaded.
     #[inline(always)]
     unsafe fn store<const PART: usize>(self, to: SharedPtr<f32>, elements: [f32; PART]) {
         let thread = black_box(thread::thread_idx_x());
@@ -214,7 +214,7 @@ fn place(line: u32, chunk: u32) -> u32 {
     line * BK + (chunk ^ (line % 8)) * CHUNK
 }
 
-/// A kernel with tiles of `BM` x `BN`, of which a thread loads so many elements in a step along K.
+/// A kernel with tiles of `BM` x `BN`, of which a thread loads `PART_A` and `PART_B` elements in a step along K.
 struct Geometry<const BM: u32, const BN: u32, const PART_A: usize, const PART_B: usize>;
 
 impl<const BM: u32, const BN: u32, const PART_A: usize, const PART_B: usize>

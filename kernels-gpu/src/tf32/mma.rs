@@ -97,7 +97,7 @@ macro_rules! kernels {
 
             const _: () = assert!(
                 $min_blocks * (Kernel::SHARED_BYTES + 1024) <= 164 * 1024,
-                "so many blocks share a multiprocessor's memory on compute capability 8.0"
+                "a multiprocessor of compute capability 8.0 has memory for its blocks"
             );
             const _: () = assert!(
                 Kernel::SHARED_BYTES <= 99 * 1024,
@@ -137,14 +137,14 @@ kernels! {
         "TF32 tensor cores by mma.sync, rounded in registers: 128 x 128 per block",
         2 x 2 warps of 4 x 8, steps of 16, 3 stages, split false, min_blocks 2;
     /// For small ones.
-    tf32_mma_64x64, tf32_mma_64x64_unaligned: "the same with 64 x 64 outputs per block",
+    tf32_mma_64x64, tf32_mma_64x64_unaligned: "tf32_mma_128x128 with 64 x 64 outputs per block",
         2 x 2 warps of 2 x 4, steps of 16, 4 stages, split false, min_blocks 4;
     /// For large products.
     tf32x3_mma_128x128, tf32x3_mma_128x128_unaligned:
         "three TF32 products by mma.sync for the accuracy of f32: 128 x 128 per block",
         2 x 4 warps of 4 x 4, steps of 32, 3 stages, split true, min_blocks 1;
     /// For small ones.
-    tf32x3_mma_64x64, tf32x3_mma_64x64_unaligned: "the same with 64 x 64 outputs per block",
+    tf32x3_mma_64x64, tf32x3_mma_64x64_unaligned: "tf32x3_mma_128x128 with 64 x 64 outputs per block",
         2 x 2 warps of 2 x 4, steps of 32, 3 stages, split true, min_blocks 3;
 }
 

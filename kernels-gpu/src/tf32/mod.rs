@@ -36,6 +36,8 @@
 pub mod align1;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 mod fragment;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+mod main_loop;
 pub mod mma;
 #[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
 mod producer;

@@ -29,27 +29,31 @@ use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::shared;
 use cuda_std::tma::{self, TensorMap, fence_proxy_async};
-use cuda_std::wgmma::{Accumulator, Tile, wait_group};
+use cuda_std::wgmma::Accumulator;
 use cuda_std::{dependent_launch, vec};
 
 use super::BK;
 use super::fragment::{FragmentB, PANEL, column};
+use super::main_loop::Stages;
 use crate::descriptor::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
 use crate::epilogue::{Accumulate, Parameters};
 use crate::matrix::TRANSPOSED_B;
-use crate::pipeline::{StageState, load_tile, read_once};
+use crate::pipeline_state::PipelineState;
 use crate::swizzle::swizzle;
-use crate::tensor_core::options::{SHARED_A, SHARED_B};
-use crate::tensor_core::{ALIGNMENT, RESERVED, SHARED};
+use crate::tensor_core::options::{BROADCAST_A, BROADCAST_B};
+use crate::tensor_core::{
+    ALIGNMENT, RESERVED_SHARED_MEMORY_PER_BLOCK, SHARED_MEMORY_PER_MULTIPROCESSOR,
+};
+use crate::tile_load::{load_tile, read_once};
 use crate::tiles::kernel::Params;
 use crate::tiles::reduction::{is_last_of_part, reduce_sums, tile_number};
+use crate::wgmma_mainloop::WARPGROUP;
 
 /// Columns of C of a warpgroup, which `wgmma` sets, and of a block.
 const WN: u32 = 64;
 const BN: u32 = WARPGROUPS * WN;
-/// Consumer warpgroups, and threads of each; one more warp produces.
+/// Consumer warpgroups; one more warp produces.
 const WARPGROUPS: u32 = 2;
-const WARPGROUP: u32 = 128;
 const CONSUMERS: u32 = WARPGROUPS * WARPGROUP;
 const WARP: u32 = 32;
 const THREADS: u32 = CONSUMERS + WARP;
@@ -89,8 +93,8 @@ macro_rules! kernels {
         };
 
         const _: () = assert!(
-            $blocks * (Storage::<$sums, $stages>::END + RESERVED) <= SHARED,
-            "so many blocks share a multiprocessor's memory"
+            $blocks * (Storage::<$sums, $stages>::END + RESERVED_SHARED_MEMORY_PER_BLOCK) <= SHARED_MEMORY_PER_MULTIPROCESSOR,
+            "a multiprocessor has memory for its blocks"
         );
 
         /// `C = epilogue(alpha * A * op(B) + beta * C)`, of each product of a batch.
@@ -158,13 +162,13 @@ kernels! {
         "TF32 tensor cores with split-K, rounded by bulk copies: 128 x 128 per block",
         [f32; 64], 6 stages, 1 per multiprocessor;
     /// With up to 64, or a long K.
-    TILE_64X128, tf32_split_64x128: "the same with 64 x 128 outputs per block",
+    TILE_64X128, tf32_split_64x128: "tf32_split_128x128 with 64 x 128 outputs per block",
         [f32; 32], 4 stages, 2 per multiprocessor;
     /// With up to 32.
-    TILE_32X128, tf32_split_32x128: "the same with 32 x 128 outputs per block",
+    TILE_32X128, tf32_split_32x128: "tf32_split_128x128 with 32 x 128 outputs per block",
         [f32; 16], 5 stages, 2 per multiprocessor;
     /// With up to 16.
-    TILE_16X128, tf32_split_16x128: "the same with 16 x 128 outputs per block",
+    TILE_16X128, tf32_split_16x128: "tf32_split_128x128 with 16 x 128 outputs per block",
         [f32; 8], 5 stages, 2 per multiprocessor;
 }
 
@@ -173,7 +177,7 @@ kernels! {
 struct Storage<const SUMS: usize, const STAGES: u32>;
 
 impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
-    /// Rows of C per block: a warpgroup has so many sums for each of its threads.
+    /// Rows of C per block: each thread of a warpgroup has `SUMS` of its sums.
     const BM: u32 = SUMS as u32 * WARPGROUP / WN;
     /// Elements of a stage.
     const STAGE_A: u32 = Self::BM * BK;
@@ -248,15 +252,15 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
                 let step = |shared: u32| if options & shared == 0 { product } else { 0 };
                 let (row, col) = Self::block();
                 // One product has no splits in its parameters.
-                let is_alone =
-                    [SHARED_A, SHARED_B].map(|shared| params.splits == 0 || options & shared == 0);
+                let is_alone = [BROADCAST_A, BROADCAST_B]
+                    .map(|shared| params.splits == 0 || options & shared == 0);
                 let (m, n) = (params.m, params.n);
                 // Of a narrow C the tiles are as narrow, as far as there is anything in them.
                 let tile = [Self::BM, n.min(BN)];
                 let read_once = read_once(tile, [m.div_ceil(Self::BM), n.div_ceil(BN)], is_alone);
                 // SAFETY: the one thread, behind the block's barrier; the maps are as the launch promises.
                 unsafe {
-                    let products = [step(SHARED_A), step(SHARED_B)].map(u32::cast_signed);
+                    let products = [step(BROADCAST_A), step(BROADCAST_B)].map(u32::cast_signed);
                     let at = [begin, row, col].map(u32::cast_signed);
                     Self::produce::<TRANS_B>(
                         a_smem,
@@ -279,67 +283,12 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
         let (warpgroup, warp, lane) = (tid / WARPGROUP, tid / WARP % 4, warp::lane_id());
         let b_mine = b_smem.add(warpgroup * (WN * BK));
         let fragment = FragmentB::new(warp, lane);
-        // SAFETY: the barriers are initialised; one thread of each warp arrives, since a warp that waits
-        // for a group knows of its own part in it.
-        let release = |stage: u32| unsafe {
-            if lane == 0 {
-                empty.add(stage).arrive();
-            }
-        };
-        let mut state = StageState::FIRST;
+        let elements = [Self::STAGE_A, Self::STAGE_B];
+        let stages = Stages::<STAGES> { a: a_smem, b: b_mine, elements, full, empty };
         let mut acc = [0.0f32; SUMS];
-        let mut step = 0;
-        // SAFETY: whole warpgroups come here: the conditions of all loops are the same for their
-        // threads, and those that leave a wait or a release earlier are waited for by `wgmma`
-        // itself (`.sync`). A stage is full, lies as the maps copy it, and stays until it is
-        // released, when its group is done, and loads from it are fenced. Nothing touches the sums
-        // before the wait.
+        // SAFETY: a whole warpgroup; the barriers are initialised, and the producer fills as many stages.
         unsafe {
-            if TRANS_B {
-                let mut before = state.stage;
-                loop {
-                    full.add(state.stage).wait_parity(state.parity);
-                    let a = Tile::k_major(a_smem.add(state.stage * Self::STAGE_A).cast());
-                    let b = Tile::k_major(b_mine.add(state.stage * Self::STAGE_B).cast());
-                    acc.multiply_tf32(b, a, step > 0);
-                    if step > 0 {
-                        wait_group::<1>();
-                        release(before);
-                    }
-                    before = state.stage;
-                    state = state.next::<STAGES>();
-                    step += 1;
-                    if step == steps {
-                        break;
-                    }
-                }
-                acc.wait();
-            } else {
-                full.add(state.stage).wait_parity(state.parity);
-                let mut loaded = fragment.load(b_mine.add(state.stage * Self::STAGE_B));
-                loop {
-                    let a = Tile::k_major(a_smem.add(state.stage * Self::STAGE_A).cast());
-                    let before = state.stage;
-                    // Nothing is left there to remove, but so these are other registers than those that the
-                    // next loads go to, while `wgmma` reads them.
-                    let b = loaded.map(|bits| bits & !0x1fff);
-                    acc.multiply_tf32_registers(b, a, step > 0);
-                    state = state.next::<STAGES>();
-                    step += 1;
-                    if step < steps {
-                        full.add(state.stage).wait_parity(state.parity);
-                        loaded = fragment.load(b_mine.add(state.stage * Self::STAGE_B));
-                    }
-                    acc.wait();
-                    // The loads of all lanes come before the copy that follows the one lane's release.
-                    fence_proxy_async();
-                    warp::sync_warp(u32::MAX);
-                    release(before);
-                    if step == steps {
-                        break;
-                    }
-                }
-            }
+            stages.multiply::<SUMS, TRANS_B>(PipelineState::FIRST, steps, fragment, lane, &mut acc);
         }
 
         // SAFETY: as the launch promises; all consumers come here, and to their barrier.
@@ -386,7 +335,7 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
             }
         }
         dependent_launch::wait();
-        let mut state = StageState::FIRST;
+        let mut state = PipelineState::FIRST;
         for step in 0..steps {
             let full = full.add(state.stage);
             let at = along(step);

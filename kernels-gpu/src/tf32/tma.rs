@@ -41,41 +41,35 @@ use cuda_std::hint::black_box;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::shared::{self, SharedPtr};
-use cuda_std::tma::{self, TensorMap, fence_proxy_async};
+use cuda_std::tma::{self, TensorMap};
 use cuda_std::vec;
-use cuda_std::wgmma::{Accumulator, Tile, wait_group};
+use cuda_std::wgmma::Accumulator;
 
 use super::BK;
 use super::fragment::{FragmentB, PANEL, column};
+use super::main_loop::Stages;
 use crate::dependent_launch;
 use crate::descriptor::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
 use crate::epilogue::{self, Parameters};
 use crate::matrix::{Output, TRANSPOSED_B};
-use crate::pipeline::StageState;
+use crate::pipeline_state::PipelineState;
 use crate::swizzle::swizzle;
 use crate::tensor_core::ALIGNMENT;
-use crate::tensor_core::options::{SHARED_A, SHARED_B};
+use crate::tensor_core::options::{BROADCAST_A, BROADCAST_B};
+use crate::wgmma_mainloop::{CONSUMER_REGISTERS, PRODUCER_REGISTERS, WARPGROUP, moves_registers};
 
 /// Columns of C of a warpgroup, which `wgmma` sets, and of a block.
 const WN: u32 = 64;
 const BN: u32 = WARPGROUPS * WN;
-/// Consumer warpgroups, and threads of each; one more warpgroup produces.
+/// Consumer warpgroups; one more produces.
 const WARPGROUPS: u32 = 2;
-const WARPGROUP: u32 = 128;
 const THREADS: u32 = (WARPGROUPS + 1) * WARPGROUP;
-/// Registers of a thread of the producer warpgroup and of the consumer warpgroups.
-const PRODUCER_REGISTERS: u32 = 40;
-const CONSUMER_REGISTERS: u32 = 232;
 /// Sums that a thread stages and stores at once; rows of C that a warpgroup has of these, and elements of its memory for them.
 const PART: usize = epilogue::OUTPUTS_AT_ONCE;
 const STAGED_ROWS: u32 = PART as u32 * WARPGROUP / WN;
 const STAGING: u32 = STAGED_ROWS * WN;
 
-const _: () = assert!(
-    PRODUCER_REGISTERS + WARPGROUPS * CONSUMER_REGISTERS
-        <= (WARPGROUPS + 1) * (65536 / THREADS / 8 * 8),
-    "the consumers wait without end for more registers than the producer gives back"
-);
+const _: () = assert!(moves_registers(WARPGROUPS), "the sums of the largest tile need them");
 
 /// Declares a kernel, and its [`KernelDescriptor`].
 macro_rules! kernels {
@@ -128,7 +122,7 @@ macro_rules! kernels {
             epilogue: Parameters,
         ) {
             let step = |shared: u32| u32::from(options & shared == 0);
-            let (step_a, step_b) = (step(SHARED_A), step(SHARED_B));
+            let (step_a, step_b) = (step(BROADCAST_A), step(BROADCAST_B));
             // SAFETY: the caller keeps the contract, and there is no other output.
             let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
             let product = Product { shape: [m, n, k], batch, stride_c, step_a, step_b, c, epilogue };
@@ -150,13 +144,13 @@ kernels! {
         "TF32 tensor cores, rounded to nearest by bulk copies: 256 x 128 per block",
         [f32; 128], 4 stages;
     /// Where rounds of such tiles leave fewer multiprocessors without one.
-    TILE_192X128, tf32_192x128: "the same with 192 x 128 outputs per block",
+    TILE_192X128, tf32_192x128: "tf32_256x128 with 192 x 128 outputs per block",
         [f32; 96], 5 stages;
     /// For smaller ones.
-    TILE_128X128, tf32_128x128: "the same with 128 x 128 outputs per block",
+    TILE_128X128, tf32_128x128: "tf32_256x128 with 128 x 128 outputs per block",
         [f32; 64], 6 stages;
     /// For the smallest.
-    TILE_64X128, tf32_64x128: "the same with 64 x 128 outputs per block",
+    TILE_64X128, tf32_64x128: "tf32_256x128 with 64 x 128 outputs per block",
         [f32; 32], 8 stages;
 }
 
@@ -189,7 +183,7 @@ impl Product {
 struct Storage<const SUMS: usize, const STAGES: u32>;
 
 impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
-    /// Rows of C per block: a warpgroup has so many sums for each of its threads.
+    /// Rows of C per block: each thread of a warpgroup has `SUMS` of its sums.
     const BM: u32 = SUMS as u32 * WARPGROUP / WN;
     /// Elements of a stage.
     const STAGE_A: u32 = Self::BM * BK;
@@ -266,7 +260,7 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
             if tid != WARPGROUPS * WARPGROUP {
                 return;
             }
-            let mut state = StageState::FIRST;
+            let mut state = PipelineState::FIRST;
             let mut tile = thread::block_idx_x();
             while tile < tiles {
                 let (product, row, col) = place(tile);
@@ -308,70 +302,15 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
         let b_mine = b_smem.add(warpgroup * (WN * BK));
         let staging = a_smem.add(Self::STAGING_AT + warpgroup * STAGING);
         let fragment = FragmentB::new(warp, lane);
-        // SAFETY: the barriers are initialised; one thread of each warp arrives, since a warp that waits
-        // for a group knows of its own part in it.
-        let release = |stage: u32| unsafe {
-            if lane == 0 {
-                empty.add(stage).arrive();
-            }
-        };
-        let mut state = StageState::FIRST;
+        let elements = [Self::STAGE_A, Self::STAGE_B];
+        let stages = Stages::<STAGES> { a: a_smem, b: b_mine, elements, full, empty };
+        let mut state = PipelineState::FIRST;
         let mut tile = thread::block_idx_x();
         while tile < tiles {
             let mut acc = [0.0f32; SUMS];
-            let mut step = 0;
-            // SAFETY: whole warpgroups come here: the conditions of all loops are the same for their
-            // threads, and those that leave a wait or a release earlier are waited for by `wgmma`
-            // itself (`.sync`). A stage is full, lies as the maps copy it, and stays until it is
-            // released, when its group is done, and loads from it are fenced. Nothing touches the sums
-            // before the wait.
+            // SAFETY: a whole warpgroup; the barriers are initialised, and the producer fills as many stages.
             unsafe {
-                if TRANS_B {
-                    let mut before = state.stage;
-                    loop {
-                        full.add(state.stage).wait_parity(state.parity);
-                        let a = Tile::k_major(a_smem.add(state.stage * Self::STAGE_A).cast());
-                        let b = Tile::k_major(b_mine.add(state.stage * Self::STAGE_B).cast());
-                        acc.multiply_tf32(b, a, step > 0);
-                        if step > 0 {
-                            wait_group::<1>();
-                            release(before);
-                        }
-                        before = state.stage;
-                        state = state.next::<STAGES>();
-                        step += 1;
-                        if step == steps {
-                            break;
-                        }
-                    }
-                    acc.wait();
-                    release(before);
-                } else {
-                    full.add(state.stage).wait_parity(state.parity);
-                    let mut loaded = fragment.load(b_mine.add(state.stage * Self::STAGE_B));
-                    loop {
-                        let a = Tile::k_major(a_smem.add(state.stage * Self::STAGE_A).cast());
-                        let before = state.stage;
-                        // Nothing is left there to remove, but so these are other registers than those that the
-                        // next loads go to, while `wgmma` reads them.
-                        let b = loaded.map(|bits| bits & !0x1fff);
-                        acc.multiply_tf32_registers(b, a, step > 0);
-                        state = state.next::<STAGES>();
-                        step += 1;
-                        if step < steps {
-                            full.add(state.stage).wait_parity(state.parity);
-                            loaded = fragment.load(b_mine.add(state.stage * Self::STAGE_B));
-                        }
-                        acc.wait();
-                        // The loads of all lanes come before the copy that follows the one lane's release.
-                        fence_proxy_async();
-                        warp::sync_warp(u32::MAX);
-                        release(before);
-                        if step == steps {
-                            break;
-                        }
-                    }
-                }
+                state = stages.multiply::<SUMS, TRANS_B>(state, steps, fragment, lane, &mut acc);
             }
 
             let (product, row, col) = place(black_box(tile));

@@ -41,7 +41,7 @@ use super::BK;
 use super::producer::{self, Lane, PRODUCERS, Producer};
 use crate::dependent_launch;
 use crate::matrix::{Input, Output};
-use crate::pipeline::StageState;
+use crate::pipeline_state::PipelineState;
 use crate::swizzle::swizzle;
 use crate::tensor_core::ALIGNMENT;
 use crate::tiles::kernel::Params;
@@ -114,7 +114,7 @@ kernels! {
         "three TF32 products for the accuracy of f32: 128 x 128 per block",
         [f32; 64] x 2, 3 stages, split true, registers [104, 152];
     /// For the smallest.
-    tf32x3_64x64, tf32x3_64x64_unaligned: "the same with 64 x 64 outputs per block",
+    tf32x3_64x64, tf32x3_64x64_unaligned: "tf32x3_128x128 with 64 x 64 outputs per block",
         [f32; 32] x 1, 6 stages, split true, registers [168, 168];
 }
 
@@ -278,7 +278,7 @@ impl<
                 empty.add(stage).arrive();
             }
         };
-        let mut state = StageState::FIRST;
+        let mut state = PipelineState::FIRST;
         let mut before = 0;
         let mut step = 0;
         let mut acc = [0.0f32; SUMS];

@@ -52,21 +52,21 @@ use cuda_std::{cluster, dependent_launch};
 
 use self::producer::Pipeline;
 use self::shares::{Fixup, Shares, Sums};
-use self::storage::{MOST_STAGES, Storage};
+use self::storage::{MAX_STAGES, Storage};
 use self::unaligned::Unaligned;
 use self::work::{Entry, Pass, Sequence};
 use crate::epilogue::Parameters;
 use crate::matrix::Output;
-use crate::pipeline::StageState;
-use crate::tensor_core::options::{HALF_OUTPUT, SHARED_A, SHARED_B, TRANSPOSED_C};
-use crate::tensor_core::{BK, PANEL, RESERVED, SHARED, TensorCoreAbi, TensorCoreDescriptor, names};
+use crate::pipeline_state::PipelineState;
+use crate::tensor_core::options::{BROADCAST_A, BROADCAST_B, HALF_OUTPUT, TRANSPOSED_C};
+use crate::tensor_core::{
+    BK, PANEL, RESERVED_SHARED_MEMORY_PER_BLOCK, SHARED_MEMORY_PER_MULTIPROCESSOR, TensorCoreAbi,
+    TensorCoreDescriptor, names,
+};
 use crate::tensor_output::{AT_ONCE, TensorOutput};
-use crate::wgmma_pipeline::multiply;
+use crate::wgmma_mainloop::{WARPGROUP, WM, multiply};
 
-/// Rows of a warpgroup's sums, which `wgmma` sets.
-const WM: u32 = 64;
-/// Threads of a warpgroup, and of a warp.
-const WARPGROUP: u32 = 128;
+/// Threads of a warp.
 const WARP: u32 = 32;
 
 /// Declares a kernel for each type of the operands and each way that they lie, and its
@@ -103,8 +103,8 @@ macro_rules! kernels {
             source: include_str!("mod.rs"),
         };
         const _: () = assert!(
-            $blocks * ($descriptor.shared_bytes[0] + RESERVED) <= SHARED,
-            "so many blocks share a multiprocessor's memory"
+            $blocks * ($descriptor.shared_bytes[0] + RESERVED_SHARED_MEMORY_PER_BLOCK) <= SHARED_MEMORY_PER_MULTIPROCESSOR,
+            "a multiprocessor has memory for its blocks"
         );
         const _: () = assert!($descriptor.warps_with_sums() == 4 * $warpgroups, "each has its counter");
         kernels!(@one $bf16, $sums, $warpgroups, $blocks, $producers, false, false, true);
@@ -157,8 +157,8 @@ macro_rules! kernels {
             let products = Products {
                 count: batch,
                 stride_c,
-                step_a: u32::from(options & SHARED_A == 0),
-                step_b: u32::from(options & SHARED_B == 0),
+                step_a: u32::from(options & BROADCAST_A == 0),
+                step_b: u32::from(options & BROADCAST_B == 0),
                 options,
             };
             let operands = Operands {
@@ -183,28 +183,28 @@ kernels! {
         f16: wgmma_split_64x16_f16 wgmma_split_64x16_ta_f16 wgmma_split_64x16_tb_f16
             wgmma_split_64x16_ta_tb_f16;
     /// With up to 32.
-    TILE_128X32: "the same with 128 x 32 outputs per block",
+    TILE_128X32: "wgmma_split_64x16 with 128 x 32 outputs per block",
         [f32; 16] x 2, 2 per multiprocessor, 32 producers,
         bf16: wgmma_split_128x32 wgmma_split_128x32_ta wgmma_split_128x32_tb
             wgmma_split_128x32_ta_tb,
         f16: wgmma_split_128x32_f16 wgmma_split_128x32_ta_f16 wgmma_split_128x32_tb_f16
             wgmma_split_128x32_ta_tb_f16;
     /// With up to 64, and for small squares.
-    TILE_128X64: "the same with 128 x 64 outputs per block",
+    TILE_128X64: "wgmma_split_64x16 with 128 x 64 outputs per block",
         [f32; 32] x 2, 2 per multiprocessor, 32 producers,
         bf16: wgmma_split_128x64 wgmma_split_128x64_ta wgmma_split_128x64_tb
             wgmma_split_128x64_ta_tb,
         f16: wgmma_split_128x64_f16 wgmma_split_128x64_ta_f16 wgmma_split_128x64_tb_f16
             wgmma_split_128x64_ta_tb_f16;
     /// For squares that are not so small.
-    TILE_128X128: "the same with 128 x 128 outputs per block",
+    TILE_128X128: "wgmma_split_64x16 with 128 x 128 outputs per block",
         [f32; 64] x 2, 2 per multiprocessor, 32 producers,
         bf16: wgmma_split_128x128 wgmma_split_128x128_ta wgmma_split_128x128_tb
             wgmma_split_128x128_ta_tb,
         f16: wgmma_split_128x128_f16 wgmma_split_128x128_ta_f16 wgmma_split_128x128_tb_f16
             wgmma_split_128x128_ta_tb_f16;
     /// With up to 128 rows or columns.
-    TILE_256X128: "the same with 256 x 128 outputs per block",
+    TILE_256X128: "wgmma_split_64x16 with 256 x 128 outputs per block",
         [f32; 64] x 4, 1 per multiprocessor, 32 producers,
         bf16: wgmma_split_256x128 wgmma_split_256x128_ta wgmma_split_256x128_tb
             wgmma_split_256x128_ta_tb,
@@ -218,14 +218,14 @@ kernels! {
         f16: wgmma_split_64x16_align1_f16 wgmma_split_64x16_align1_ta_f16 wgmma_split_64x16_align1_tb_f16
             wgmma_split_64x16_align1_ta_tb_f16;
     /// Likewise, with up to 32.
-    TILE_64X32_ALIGN1: "the same with 64 x 32 outputs per block",
+    TILE_64X32_ALIGN1: "wgmma_split_64x16_align1 with 64 x 32 outputs per block",
         [f32; 16] x 1, 3 per multiprocessor, 128 producers,
         bf16: wgmma_split_64x32_align1 wgmma_split_64x32_align1_ta wgmma_split_64x32_align1_tb
             wgmma_split_64x32_align1_ta_tb,
         f16: wgmma_split_64x32_align1_f16 wgmma_split_64x32_align1_ta_f16 wgmma_split_64x32_align1_tb_f16
             wgmma_split_64x32_align1_ta_tb_f16;
     /// Likewise, with up to 64.
-    TILE_64X64_ALIGN1: "the same with 64 x 64 outputs per block",
+    TILE_64X64_ALIGN1: "wgmma_split_64x16_align1 with 64 x 64 outputs per block",
         [f32; 32] x 1, 3 per multiprocessor, 128 producers,
         bf16: wgmma_split_64x64_align1 wgmma_split_64x64_align1_ta wgmma_split_64x64_align1_tb
             wgmma_split_64x64_align1_ta_tb,
@@ -253,22 +253,22 @@ struct Operands<'a, const MN_A: bool> {
     unaligned: Unaligned<MN_A>,
 }
 
-/// Whether so many producers copy A themselves, for which there is a warpgroup.
+/// Whether the producers copy A themselves, for which there is a warpgroup of them.
 const fn copies(producers: u32) -> bool {
     producers == WARPGROUP
 }
 
-/// How many stages a block with so many producers has at most: those that copy A hold it in registers until a stage is
+/// How many stages a block with this number of producers has at most: those that copy A hold it in registers until a stage is
 /// free, and want the rest of the memory as L1 cache, since parts of a line are loaded by several threads.
 const fn most_stages(producers: u32) -> u32 {
-    if copies(producers) { 3 } else { MOST_STAGES }
+    if copies(producers) { 3 } else { MAX_STAGES }
 }
 
 /// The kernel: blocks of `WARPGROUPS` consumer warpgroups, each with 64 rows of a tile of C and
 /// `SUMS` sums per thread, and `PRODUCERS` threads that produce. `BLOCKS` of them share a multiprocessor.
 ///
 /// # Safety
-/// As for [`wgmma_split_64x16()`]; the block has so many warpgroups.
+/// As for [`wgmma_split_64x16()`]; the block has `WARPGROUPS`, and `PRODUCERS` threads more.
 #[inline(always)]
 unsafe fn gemm<
     const SUMS: usize,
@@ -392,7 +392,7 @@ unsafe fn gemm<
         }
     };
     let pitch = Storage::<SUMS, WARPGROUPS, BLOCKS>::PITCH;
-    let (mut state, mut number) = (StageState::FIRST, 0);
+    let (mut state, mut number) = (PipelineState::FIRST, 0);
     loop {
         let mut acc = [0.0f32; SUMS];
         let mut step = 0;
@@ -468,10 +468,6 @@ unsafe fn gemm<
             // the same share.
             unsafe { shares.add_up(from, transposed, c, entry, fixup, pass) };
             if pass != Pass::FIXUP && splits > 1 {
-                if !Storage::<SUMS, WARPGROUPS, BLOCKS>::SEPARATE {
-                    // What follows in the memory of the sums is written by copies.
-                    tma::fence_proxy_async();
-                }
                 // All sums that this thread adds up have been read. From here on the producer may write the other entry; this one
                 // only behind the second barrier of the next tile.
                 // SAFETY: the wait is below.
@@ -502,7 +498,7 @@ unsafe fn gemm<
         }
         if splits == 1 {
             if !Storage::<SUMS, WARPGROUPS, BLOCKS>::SEPARATE {
-                // As above.
+                // What follows in the memory of the sums is written by copies.
                 tma::fence_proxy_async();
             }
             // SAFETY: whole warps, of which one thread each arrives.

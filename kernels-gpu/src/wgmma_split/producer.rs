@@ -7,8 +7,9 @@ use cuda_std::{cluster, dependent_launch, tma, warp};
 use super::storage::Storage;
 use super::work::{Entry, Sequence};
 use super::{Operands, Products, WM, copies};
-use crate::pipeline::{StageState, load_tile};
+use crate::pipeline_state::PipelineState;
 use crate::tensor_core::BK;
+use crate::tile_load::load_tile;
 
 /// Bytes of A that each block prefetches to L2 before the kernel in front of it has ended: all blocks together about
 /// what device memory delivers meanwhile.
@@ -32,8 +33,8 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Fills the stages, tile after tile, as the block with this rank in the cluster with this index has them, of a cluster of so
-    /// many blocks. Of B so many elements are copied for each step.
+    /// Fills the stages, tile after tile, as the block with this rank in the cluster with this index has them, of a cluster of
+    /// `splits` blocks. Of B `copied_b` elements are copied for each step.
     ///
     /// # Safety
     /// The first producer calls this, or if they copy A, all producers, whose numbers these are, once, when the barriers are
@@ -62,7 +63,7 @@ impl Pipeline {
         let stage_b = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGE_B;
         let lag = Storage::<SUMS, WARPGROUPS, BLOCKS>::LAG;
         let [once_a, once_b] = sequence.read_once([bm, bn], [products.step_a, products.step_b]);
-        let mut state = StageState::FIRST;
+        let mut state = PipelineState::FIRST;
         let (mut number, mut most) = (0, PREFETCHED / (2 * stage_a));
         loop {
             let work = sequence.work(index, number);
@@ -90,6 +91,10 @@ impl Pipeline {
             } else if splits > 1 {
                 cluster::sync();
                 cluster::sync();
+                if !Storage::<SUMS, WARPGROUPS, BLOCKS>::SEPARATE {
+                    // All blocks have read sums in the memory that copies overwrite.
+                    tma::fence_proxy_async_all();
+                }
             } else if number >= lag {
                 let tile = number - lag;
                 // SAFETY: each one's phases are waited for one after the other.

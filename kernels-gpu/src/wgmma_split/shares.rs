@@ -20,7 +20,7 @@ const QUADS: usize = 2;
 /// Partial sums of each of these quads that are loaded before the first is added.
 const LOADS: usize = 4;
 
-/// Which part of a tile's sums a warp adds up: every so many groups of [`QUAD`]s.
+/// Which part of a tile's sums a warp adds up: of the groups of [`QUAD`]s one in `splits * warps`.
 #[derive(Clone, Copy)]
 pub struct Shares {
     pub rank: u32,

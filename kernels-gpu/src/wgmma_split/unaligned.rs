@@ -29,7 +29,7 @@ pub struct Unaligned<const MN: bool> {
 pub type Part = [Loaded; OF_THREAD];
 
 impl<const MN: bool> Unaligned<MN> {
-    /// A matrix of so many elements along K, and along the other dimension.
+    /// A matrix with this number of elements along K, and along the other dimension.
     #[inline(always)]
     pub fn new(pointer: *const u16, ld: u32, stride: u64, size: [u32; 2]) -> Self {
         let [rows, cols] = Self::ordered(size);

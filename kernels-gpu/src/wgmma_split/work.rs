@@ -12,8 +12,8 @@
 use cuda_std::shared::SharedPtr;
 
 use super::BK;
-use crate::pipeline::read_once;
 use crate::swizzle::swizzle_wide as swizzle;
+use crate::tile_load::read_once;
 
 /// The launch's tiles, and the clusters that share them.
 #[derive(Clone, Copy)]
@@ -167,7 +167,7 @@ impl Entry {
         Self(self.0.add(number % 2 * Self::WORDS))
     }
 
-    /// Writes a cluster's work: so many steps of the block with this rank, of the tile that begins at (row, col) of a product.
+    /// Writes a cluster's work: `steps` of the block with this rank, of the tile that begins at (row, col) of a product.
     ///
     /// # Safety
     /// The entry lies in shared memory, and nobody else reads or writes it at this time.

@@ -60,10 +60,10 @@ const SHARED_WAVES: u32 = 3;
 
 /// How much of C tiles for a short K may cover for each element that it has: what is measured of them is
 /// how they store whole tiles.
-const MOST_WASTE: f64 = 4.0;
+const MAX_WASTE: f64 = 4.0;
 
 /// The most steps along K of these.
-const MOST_STEPS: u32 = 8;
+const MAX_STEPS: u32 = 8;
 
 /// What the two partial sectors at the ends of a run of C cost, in columns stored: where rows do not begin on 32 bytes, a C of
 /// 4095 x 7079 took 1.18 and 1.38 times what its bytes take by runs of 128 columns, 1.57 by 64, and 2.12 by 32
@@ -243,7 +243,7 @@ impl Model {
         for (costs, staged) in both {
             let work = Work::new(gemm, costs.kernel, staged);
             let is_wasted = costs.kernel.abi() == KernelAbi::Batched
-                && (work.waste > MOST_WASTE || work.steps > MOST_STEPS);
+                && (work.waste > MAX_WASTE || work.steps > MAX_STEPS);
             if work.tiles == 0 || staged && !work.staged || !gemm.suits(costs.kernel) || is_wasted {
                 continue;
             }

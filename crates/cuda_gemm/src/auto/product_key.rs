@@ -88,20 +88,15 @@ pub(super) fn as_launched(gemm: &Gemm) -> Gemm {
 }
 
 /// Which rows vectors of 16 bytes reach, if they reach the first: in f32, of A, B and C as a whole, and where rows of A and B begin; in 16 bits, where
-/// these begin.
+/// those of A, B and C begin.
 fn vectors(gemm: &Gemm) -> [bool; 5] {
-    let vector = 16 / gemm.compute.element().bytes();
-    let [stride_a, stride_b, _] = gemm.strides();
-    let begins = |ld: usize, stride: usize| {
-        ld.is_multiple_of(vector) && (gemm.batch == 1 || stride.is_multiple_of(vector))
-    };
-    let [a, b] = [begins(gemm.lda, stride_a), begins(gemm.ldb, stride_b)];
+    let [a, b, c] = gemm.rows_begin_on_16_bytes();
     match gemm.compute.input() {
         None => {
             let [whole_a, whole_b, whole_c] = wide_rows(gemm, [0; 3]);
             [a, b, whole_a, whole_b, whole_c]
         }
-        Some(_) => [a, b, false, false, false],
+        Some(_) => [a, b, false, false, c],
     }
 }
 
@@ -133,6 +128,7 @@ mod tests {
             for other in [
                 gemm.leading_dimensions(33, 40, 40),
                 gemm.leading_dimensions(32, 33, 40),
+                gemm.leading_dimensions(32, 32, 41),
                 gemm.scaled(0.0, 1.0),
                 gemm.batched(2, [64 * 32, 0, 64 * 41]),
                 gemm.batched_pointers(2),

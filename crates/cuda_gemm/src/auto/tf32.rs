@@ -70,7 +70,7 @@ const MEMORY: f64 = 3.7e6;
 /// Elements of 16 bytes.
 const QUAD: usize = 4;
 /// Elements by which copies of A and B may be larger than these in any case: 16 MiB.
-const MOST_PADDING: u128 = 1 << 22;
+const MAX_PADDING: u128 = 1 << 22;
 
 /// The kernel and the splits that should take the least time for a product in TF32 or tf32x3, and nanoseconds.
 pub(super) fn choose(gemm: &Gemm, gpu: Gpu) -> (Choice, f64) {
@@ -133,7 +133,7 @@ fn pads_too_much(gemm: &Gemm, kernel: &KernelDescriptor) -> bool {
             padding += rows * u128::from(copy_ld(cols as u64, 4) - cols as u64);
         }
     }
-    padding > MOST_PADDING.max(elements / 16)
+    padding > MAX_PADDING.max(elements / 16)
 }
 
 /// Whether bulk copies bring A and B, so that rows that do not begin on 16 bytes are copied first, without a word.

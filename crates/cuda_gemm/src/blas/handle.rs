@@ -14,7 +14,7 @@ use crate::launch::{Product, RawExtras};
 use crate::stream::Stream;
 
 /// Plans that a [`Handle`] keeps; with one more it begins anew.
-pub const MOST_PLANS: usize = 1024;
+pub const MAX_PLANS: usize = 1024;
 
 /// What calls share: a stream, the choice of kernels, and plans.
 ///
@@ -182,7 +182,7 @@ impl Handle {
                     }
                     prepared => prepared.map_err(by_the_callers_names)?,
                 };
-                if self.plans.len() == MOST_PLANS {
+                if self.plans.len() == MAX_PLANS {
                     self.plans.clear();
                 }
                 self.plans.entry(key).or_insert(product)

@@ -217,13 +217,13 @@ fn a_full_handle_begins_anew() {
     let mut handle = Handle::new(&device).unwrap();
     let (a, c) = (upload(&device, &[3.0]), upload(&device, &[0.0]));
     let (a, pc, no) = (a.as_device_ptr(), c.as_device_ptr(), Op::None);
-    for ldc in 1..=MOST_PLANS + 1 {
+    for ldc in 1..=MAX_PLANS + 1 {
         let alpha = ldc as f32;
         // SAFETY: matrices of one element, whatever the leading dimension, which nothing else uses.
         unsafe { sgemm(&mut handle, no, no, 1, 1, 1, alpha, a, 1, a, 1, 0.0, pc, ldc) }.unwrap();
-        assert_eq!(handle.plans(), if ldc > MOST_PLANS { 1 } else { ldc });
+        assert_eq!(handle.plans(), if ldc > MAX_PLANS { 1 } else { ldc });
     }
-    assert_eq!(c.download().unwrap().at(0, 0), 9.0 * (MOST_PLANS + 1) as f32);
+    assert_eq!(c.download().unwrap().at(0, 0), 9.0 * (MAX_PLANS + 1) as f32);
 }
 
 #[test]

@@ -270,6 +270,17 @@ impl Gemm {
         [self.stride_a, self.stride_b, self.stride_c]
     }
 
+    /// Whether the rows of A, of B and of C, of all products, begin on 16 bytes if the first one does.
+    pub fn rows_begin_on_16_bytes(&self) -> [bool; 3] {
+        let (input, strides) = (self.compute.element().bytes(), self.strides());
+        let rows = [(self.lda, input), (self.ldb, input), (self.ldc, self.output.bytes())];
+        core::array::from_fn(|i| {
+            let ((ld, bytes), stride) = (rows[i], strides[i]);
+            let begins = |elements: usize| elements.is_multiple_of(16 / bytes);
+            begins(ld) && (self.batch == 1 || begins(stride))
+        })
+    }
+
     /// Checks what does not depend on a kernel or a device.
     ///
     /// # Errors

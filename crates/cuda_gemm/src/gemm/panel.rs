@@ -5,7 +5,7 @@ use kernels_gpu::{GridOrder, KernelDescriptor};
 use super::operation::Gemm;
 
 /// The most tiles of a panel for persistent blocks, along x and y: so that their numbers fit 32 bits.
-pub(super) const MOST_PANEL: [u32; 2] = [1 << 15, 1 << 15];
+pub(super) const MAX_PANEL: [u32; 2] = [1 << 15, 1 << 15];
 
 /// One kernel launch: a panel of C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

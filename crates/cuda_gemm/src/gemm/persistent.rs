@@ -3,23 +3,23 @@
 use kernels_gpu::KernelDescriptor;
 
 use super::operation::Gemm;
-use super::panel::{Launch, MOST_PANEL, panels};
+use super::panel::{Launch, MAX_PANEL, panels};
 use crate::limits::Limits;
 
 /// More than the tiles of all C of a launch: their numbers, and one more round of all blocks, fit 32 bits.
-const MOST_TILES: u64 = 1 << 31;
+const MAX_TILES: u64 = 1 << 31;
 
 /// Tiles of the largest panel.
 fn most_tiles(descriptor: &KernelDescriptor, gemm: &Gemm) -> u64 {
     let along =
         |size: usize, tile: u32, most: u32| (size.div_ceil(tile as usize) as u64).min(most.into());
     let tile = descriptor.tile();
-    along(gemm.m, tile.bm, MOST_PANEL[1]) * along(gemm.n, tile.bn, MOST_PANEL[0])
+    along(gemm.m, tile.bm, MAX_PANEL[1]) * along(gemm.n, tile.bn, MAX_PANEL[0])
 }
 
 /// Products of a batch that share launches.
 pub(super) fn products_per_launch(descriptor: &KernelDescriptor, gemm: &Gemm) -> u32 {
-    let most = (MOST_TILES - 1) / most_tiles(descriptor, gemm).max(1);
+    let most = (MAX_TILES - 1) / most_tiles(descriptor, gemm).max(1);
     // `Gemm::validate` accepted the batch.
     most.clamp(1, gemm.batch.max(1) as u64) as u32
 }
@@ -28,7 +28,7 @@ pub(super) fn products_per_launch(descriptor: &KernelDescriptor, gemm: &Gemm) ->
 pub(super) fn launches(descriptor: &KernelDescriptor, gemm: &Gemm, limits: &Limits) -> Vec<Launch> {
     let products = u64::from(products_per_launch(descriptor, gemm));
     let most_blocks = limits.multiprocessors.min(limits.grid[0]).max(1);
-    let mut launches = panels(descriptor, gemm, MOST_PANEL);
+    let mut launches = panels(descriptor, gemm, MAX_PANEL);
     for launch in &mut launches {
         let [width, height] = launch.grid.map(u64::from);
         // No more than the multiprocessors.

@@ -5,12 +5,12 @@
 use kernels_gpu::KernelDescriptor;
 
 use super::operation::Gemm;
-use super::panel::{Launch, MOST_PANEL, Workspace, panels};
+use super::panel::{Launch, MAX_PANEL, Workspace, panels};
 use crate::limits::Limits;
 
 /// The most blocks that share a tile, if there are fewer tiles than multiprocessors: each one
 /// more costs a tile that is stored and loaded again.
-const MOST_BLOCKS_PER_TILE: u64 = 8;
+const MAX_BLOCKS_PER_TILE: u64 = 8;
 
 /// The longest accumulation length (blocked summation), where C is made of whole tiles that fill
 /// the last wave, and where it is not. The error grows with the root of the length: that of 4096
@@ -54,11 +54,11 @@ fn accumulation_steps(
 const FIXUP: u64 = 5;
 
 /// The device counts `step * blocks` in 32 bits.
-const MOST_STEPS: u64 = 1 << 31;
+const MAX_STEPS: u64 = 1 << 31;
 
 /// The most elements from one product's matrix to the next one's: a tensor map's strides stay below
 /// 2^40 bytes.
-const MOST_STRIDE: usize = (1 << 38) - 1;
+const MAX_STRIDE: usize = (1 << 38) - 1;
 
 /// How many products of a batch share a launch: all of them, or, where their tiles cannot be counted, or
 /// no tensor map has their strides, none.
@@ -66,9 +66,9 @@ pub(super) fn products_per_launch(descriptor: &KernelDescriptor, gemm: &Gemm) ->
     let tile = descriptor.tile();
     let tiles = gemm.m.div_ceil(tile.bm as usize) as u64 * gemm.n.div_ceil(tile.bn as usize) as u64;
     // Each of the three fits 31 bits: `Gemm::validate` accepted them.
-    let most_tiles = u128::from(MOST_PANEL[0] * MOST_PANEL[1]);
+    let most_tiles = u128::from(MAX_PANEL[0] * MAX_PANEL[1]);
     let is_counted = u128::from(tiles) * gemm.batch as u128 <= most_tiles;
-    let has_maps = gemm.stride_a <= MOST_STRIDE && gemm.stride_b <= MOST_STRIDE;
+    let has_maps = gemm.stride_a <= MAX_STRIDE && gemm.stride_b <= MAX_STRIDE;
     if is_counted && has_maps { gemm.batch.max(1) as u32 } else { 1 }
 }
 
@@ -82,7 +82,7 @@ pub(super) fn launches(
     // `Gemm::validate` accepted k.
     let steps = (gemm.depth() as u32).div_ceil(descriptor.tile().bk);
     let most_blocks = limits.multiprocessors.min(limits.grid[0]);
-    let panel = [0, 1].map(|axis| MOST_PANEL[axis].min(limits.grid[axis]));
+    let panel = [0, 1].map(|axis| MAX_PANEL[axis].min(limits.grid[axis]));
     let mut launches = panels(descriptor, gemm, panel);
     let mut workspace = Workspace::default();
     for launch in &mut launches {
@@ -121,7 +121,7 @@ impl Decomposition {
         }
         let (blocks, stream_k_tiles) = if tiles < multiprocessors {
             // No share is empty.
-            let most = u64::from(tiles) * u64::from(steps).min(MOST_BLOCKS_PER_TILE);
+            let most = u64::from(tiles) * u64::from(steps).min(MAX_BLOCKS_PER_TILE);
             (u64::from(multiprocessors).min(most), u64::from(tiles))
         } else {
             // The tiles of the last wave, and one more for each block, so that shares are long.
@@ -130,7 +130,7 @@ impl Decomposition {
         };
         // The first product is less than 2^64, as `stream_k_tiles` is at most `tiles`.
         let shared = match (stream_k_tiles * u64::from(steps)).checked_mul(blocks) {
-            Some(reach) if reach < MOST_STEPS && blocks != stream_k_tiles => {
+            Some(reach) if reach < MAX_STEPS && blocks != stream_k_tiles => {
                 Self { blocks: blocks as u32, stream_k_tiles: stream_k_tiles as u32 }
             }
             _ => return whole,

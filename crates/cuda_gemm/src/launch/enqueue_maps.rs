@@ -158,7 +158,7 @@ impl Plan {
             ldc: part.ldc,
             batch: part.products,
             stride_c: part.stride_c,
-            options: shared_a * options::SHARED_A + shared_b * options::SHARED_B,
+            options: shared_a * options::BROADCAST_A + shared_b * options::BROADCAST_B,
             layout: part.layout,
             epilogue: part.epilogue,
         };
@@ -191,7 +191,7 @@ impl Plan {
             counters: Address(counters),
             splits: if is_single { 0 } else { self.plan.splits() },
             stride_c: part.stride_c,
-            options: shared_a * options::SHARED_A + shared_b * options::SHARED_B,
+            options: shared_a * options::BROADCAST_A + shared_b * options::BROADCAST_B,
             layout: part.layout,
             epilogue: part.epilogue,
         };

@@ -71,7 +71,7 @@ impl<'m> Extras<'m> {
         self.bias.map(|bias| bias.first().as_device_ptr())
     }
 
-    /// Whether this is what a product was prepared for; its addresses.
+    /// Checks that this is what a product was prepared for, and returns its addresses.
     pub(super) fn checked(&self, stream: &Stream, gemm: &Gemm) -> Result<RawExtras, Error> {
         let vector = |what, given, axis: Option<Axis>| {
             let shape = axis.map(|axis| [1, axis.len(gemm.m, gemm.n)]);

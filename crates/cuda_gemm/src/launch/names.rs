@@ -1,6 +1,6 @@
 //! Kernels by their names.
 
-use kernels_gpu::{KernelDescriptor, TENSOR_CORE, f32_kernels};
+use kernels_gpu::{KernelDescriptor, TENSOR_CORE, TensorCoreDescriptor, f32_kernels};
 
 use crate::error::Error;
 
@@ -24,12 +24,38 @@ pub fn find_kernel(name: &str) -> Result<&'static KernelDescriptor, Error> {
         return Ok(descriptor);
     }
     if TENSOR_CORE.iter().any(|kernel| kernel.name() == name) {
-        let reason = format!("{name} takes matrices in 16 bits: `Device::tensor_core` has it");
+        let reason = format!("{name} takes matrices in 16 bits: `find_tensor_core` finds it");
         return Err(Error::Compute { compute: "f32".to_owned(), reason });
     }
-    let known: Vec<_> = f32_kernels().map(|descriptor| descriptor.name()).collect();
+    Err(unknown(name, f32_kernels().map(|descriptor| descriptor.name()).collect()))
+}
+
+/// Finds a kernel for tensor cores and matrices in 16 bits by its name, for [`Device::tensor_core`](crate::Device::tensor_core).
+///
+/// ```
+/// use cuda_gemm::{Error, find_tensor_core};
+///
+/// assert_eq!(find_tensor_core("wgmma_persistent")?.cols(), 256);
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`Error::UnknownKernel`], with the name that looks most like it; [`Error::Compute`] for a kernel that takes matrices in f32.
+pub fn find_tensor_core(name: &str) -> Result<&'static TensorCoreDescriptor, Error> {
+    if let Some(descriptor) = TENSOR_CORE.iter().find(|descriptor| descriptor.name() == name) {
+        return Ok(descriptor);
+    }
+    if f32_kernels().any(|descriptor| descriptor.name() == name) {
+        let reason = format!("{name} takes matrices in f32: `find_kernel` finds it");
+        return Err(Error::Compute { compute: "16 bits".to_owned(), reason });
+    }
+    Err(unknown(name, TENSOR_CORE.iter().map(|descriptor| descriptor.name()).collect()))
+}
+
+fn unknown(name: &str, known: Vec<&'static str>) -> Error {
     let nearest = nearest_name(name, &known);
-    Err(Error::UnknownKernel { name: name.to_owned(), nearest, known })
+    Error::UnknownKernel { name: name.to_owned(), nearest, known }
 }
 
 /// The name that looks most like a misspelt one, if any does.
@@ -58,6 +84,11 @@ mod tests {
     fn kernels_are_found_by_name() {
         for descriptor in f32_kernels() {
             assert_eq!(find_kernel(descriptor.name()).unwrap().name(), descriptor.name());
+            assert!(matches!(find_tensor_core(descriptor.name()), Err(Error::Compute { .. })));
+        }
+        for descriptor in TENSOR_CORE {
+            assert_eq!(find_tensor_core(descriptor.name()).unwrap().name(), descriptor.name());
+            assert!(matches!(find_kernel(descriptor.name()), Err(Error::Compute { .. })));
         }
     }
 
@@ -72,7 +103,7 @@ mod tests {
         }
         assert!(matches!(find_kernel("xyzzy"), Err(Error::UnknownKernel { nearest: None, .. })));
         assert!(find_kernel("").is_err());
-        let other = find_kernel(TENSOR_CORE[0].name()).err().map(|error| error.to_string());
-        assert!(other.is_some_and(|error| error.contains("`Device::tensor_core` has it")));
+        let nearest = find_tensor_core("wgmma_persistant").err().map(|error| error.to_string());
+        assert!(nearest.is_some_and(|error| error.contains("did you mean `wgmma_persistent`?")));
     }
 }

@@ -20,7 +20,7 @@ use crate::stream::Stream;
 const VECTOR: u32 = 4;
 
 /// For how many multiprocessors a copy is launched at most: the blocks stay below its limit.
-const MOST_MULTIPROCESSORS: u32 = 1 << 16;
+const MAX_MULTIPROCESSORS: u32 = 1 << 16;
 
 /// How a kernel needs an operand to be aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +138,7 @@ impl Staging {
                 }
             }
         }
-        let multiprocessors = limits.multiprocessors.clamp(1, MOST_MULTIPROCESSORS);
+        let multiprocessors = limits.multiprocessors.clamp(1, MAX_MULTIPROCESSORS);
         let most_blocks =
             [staging::OPERANDS_BLOCKS, staging::BLOCKS].map(|each| multiprocessors * each);
         let most_products = limits.grid[1].max(1);

@@ -16,7 +16,7 @@ use crate::stats;
 const GAIN: f64 = 1.01;
 
 /// The most that an rms error may be in proportion to cuBLAS's.
-const MOST_ERROR: f64 = 1.10;
+const MAX_ERROR: f64 = 1.10;
 
 /// What came of a product that a [`Tuner`](crate::tune::Tuner) measured.
 pub struct SearchResult {
@@ -48,7 +48,7 @@ pub struct Run {
 
 /// Whether an error is as small as cuBLAS's, or nearly; anything is where one is not known.
 pub fn is_accurate(own: Option<f64>, cublas: Option<f64>) -> bool {
-    own.zip(cublas).is_none_or(|(own, cublas)| own <= MOST_ERROR * cublas)
+    own.zip(cublas).is_none_or(|(own, cublas)| own <= MAX_ERROR * cublas)
 }
 
 impl Run {

@@ -21,7 +21,7 @@ const RUNGS: [&str; 2] = ["warptile", "async_copy"];
 const TRIAL: [&str; 3] = ["async_copy", "tile_32x32", "tile_4x128"];
 
 /// Of more blocks per multiprocessor nothing is measured.
-const MOST_RESIDENT: u32 = 16;
+const MAX_RESIDENT: u32 = 16;
 
 /// How much [`Tuner::run`] measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -330,7 +330,7 @@ impl<R> Steps<'_, R> {
                 (self.report)(Progress::WrongKernel { kernel, mistake: &mistake })?;
                 continue;
             }
-            let costs = costs::measure(context, &loaded, resident.min(MOST_RESIDENT), launch_ns)?;
+            let costs = costs::measure(context, &loaded, resident.min(MAX_RESIDENT), launch_ns)?;
             measured.add(kernel);
             let mut all = table.map_or_else(Vec::new, |table| table.kernels().to_vec());
             all.push(costs.clone());

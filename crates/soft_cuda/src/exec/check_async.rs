@@ -69,7 +69,8 @@ impl Checker<'_> {
             return Ok(());
         }
         let reads = reads && checks.proxies;
-        match self.shared.proxied(&self.known, (warp, lane), site, offset, reads) {
+        let place = (offset.checked_div(self.stride).unwrap_or(0) as usize, offset);
+        match self.shared.proxied(&self.known, (warp, lane), site, place, reads) {
             None => Ok(()),
             Some(earlier) => Err(self.unfenced(earlier, site, offset)),
         }
@@ -110,15 +111,15 @@ impl Checker<'_> {
     }
 }
 
-/// `fence.proxy.async`: what the lanes know is known to asynchronous accesses behind it.
-pub(crate) struct ProxyFence;
+/// `fence.proxy.async`: what the lanes know is known to asynchronous accesses behind it, of the block's own shared memory alone if `OWN`.
+pub(crate) struct ProxyFence<const OWN: bool>;
 
 // SAFETY: touches no slot.
-unsafe impl Handler for ProxyFence {
+unsafe impl<const OWN: bool> Handler for ProxyFence<OWN> {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, _op: &Op) -> bool {
         if let Some(checker) = &mut cx.checker {
-            checker.known.fence_proxy(cx.warp, cx.mask);
+            checker.known.fence_proxy(cx.warp, cx.mask, OWN);
         }
         false
     }

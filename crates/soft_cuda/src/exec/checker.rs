@@ -62,7 +62,7 @@ pub(crate) struct Checker<'k> {
     block: [u32; 3],
     pub(super) shared: Shadow,
     /// Bytes from one block's shared memory to the next one's.
-    stride: u32,
+    pub(super) stride: u32,
     /// Accesses of the shared memory of other blocks.
     pub remote: RemoteAccesses,
     /// What writers of atomic variables in this cluster released, by place: whether it is in shared memory,

@@ -38,8 +38,8 @@ impl Hasher for ClusterHasher {
 pub(crate) struct Clock {
     /// By agent of this cluster.
     times: Vec<u32>,
-    /// The same of what asynchronous accesses see: what came before a `fence.proxy.async`.
-    proxied: Vec<u32>,
+    /// The same of what asynchronous accesses of each block's shared memory see: what came before a `fence.proxy.async` of that.
+    proxied: Vec<Vec<u32>>,
     foreign: Option<Arc<Foreign>>,
 }
 
@@ -58,14 +58,15 @@ impl Clock {
         self.times.get(agent).copied().unwrap_or(0)
     }
 
-    /// What asynchronous accesses see of what `agent` did.
-    pub(crate) fn proxied_at(&self, agent: usize) -> u32 {
-        self.proxied.get(agent).copied().unwrap_or(0)
+    /// What asynchronous accesses of a block's shared memory see of what `agent` did.
+    pub(crate) fn proxied_at(&self, block: usize, agent: usize) -> u32 {
+        self.proxied.get(block).and_then(|times| times.get(agent)).copied().unwrap_or(0)
     }
 
-    /// A clock that says of asynchronous accesses alone that they see what this one knows.
-    pub(crate) fn to_proxied(&self) -> Clock {
-        Clock { times: Vec::new(), proxied: self.times.clone(), foreign: None }
+    /// A clock that says of asynchronous accesses of these blocks' shared memory alone that they see what this one knows.
+    pub(crate) fn to_proxied(&self, blocks: Range<usize>) -> Clock {
+        let of = |block| if blocks.contains(&block) { self.times.clone() } else { Vec::new() };
+        Clock { times: Vec::new(), proxied: (0..blocks.end).map(of).collect(), foreign: None }
     }
 
     pub(crate) fn set(&mut self, agent: usize, time: u32) {
@@ -102,7 +103,12 @@ impl Clock {
     /// Adds what `other`, a clock of the same cluster, knows.
     pub(crate) fn join(&mut self, other: &Clock) {
         join_times(&mut self.times, &other.times);
-        join_times(&mut self.proxied, &other.proxied);
+        if self.proxied.len() < other.proxied.len() {
+            self.proxied.resize_with(other.proxied.len(), Vec::new);
+        }
+        for (mine, theirs) in self.proxied.iter_mut().zip(&other.proxied) {
+            join_times(mine, theirs);
+        }
         if let Some(foreign) = &other.foreign {
             self.join_foreign(foreign);
         }

@@ -262,18 +262,27 @@ impl Knowledge {
             || mine.extra[lane].as_ref().is_some_and(|e| e.foreign_at(cluster, agent) >= time)
     }
 
-    /// Whether an asynchronous access by `lane` of `warp` sees what `agent` did until `time`.
-    pub(crate) fn sees(&self, warp: usize, lane: usize, agent: usize, time: u32) -> bool {
+    /// Whether an asynchronous access of a block's shared memory by `lane` of `warp` sees what `agent` did until `time`.
+    pub(crate) fn sees(
+        &self,
+        (warp, lane): (usize, usize),
+        block: usize,
+        agent: usize,
+        time: u32,
+    ) -> bool {
         let mine = &self.warps[warp];
-        mine.common.clock.proxied_at(agent) >= time
-            || mine.extra[lane].as_ref().is_some_and(|extra| extra.proxied_at(agent) >= time)
+        let extra = mine.extra[lane].as_ref();
+        mine.common.clock.proxied_at(block, agent) >= time
+            || extra.is_some_and(|extra| extra.proxied_at(block, agent) >= time)
     }
 
-    /// `lanes` of `warp` execute a `fence.proxy.async`.
-    pub(crate) fn fence_proxy(&mut self, warp: usize, lanes: u32) {
+    /// `lanes` of `warp` execute a `fence.proxy.async` of the shared memory of all blocks, or of their own alone.
+    pub(crate) fn fence_proxy(&mut self, warp: usize, lanes: u32, own: bool) {
         let mut clock = Clock::default();
         self.release(warp, lanes, &mut clock);
-        self.acquire(warp, lanes, &clock.to_proxied());
+        let block = warp / self.block_warps;
+        let blocks = if own { block..block + 1 } else { 0..self.shape.blocks() };
+        self.acquire(warp, lanes, &clock.to_proxied(blocks));
     }
 
     /// What all lanes of a warp know that know `clock`, in a block of `threads` threads.

@@ -13,9 +13,9 @@ impl Shadow {
     pub(super) fn proxied(
         &self,
         known: &Knowledge,
-        (warp, lane): (usize, usize),
+        lane: (usize, usize),
         site: Site,
-        offset: u32,
+        (block, offset): (usize, u32),
         reads: bool,
     ) -> Option<EarlierAccess> {
         let threads = known.agents.mbarrier(0);
@@ -24,7 +24,7 @@ impl Shadow {
             let agent = usize::from(write.agent);
             if time > self.base
                 && agent < threads
-                && !known.sees(warp, lane, agent, time - self.base)
+                && !known.sees(lane, block, agent, time - self.base)
             {
                 return Some(self.earlier(known, word));
             }
@@ -33,7 +33,7 @@ impl Shadow {
                 let (time, line) = (reads.times[word], reads.lines[word]);
                 let mut agents = bits(reads.lanes[word]).map(|reader| other * LANES + reader);
                 let unseen = (time > self.base)
-                    .then(|| agents.find(|&a| !known.sees(warp, lane, a, time - self.base)));
+                    .then(|| agents.find(|&a| !known.sees(lane, block, a, time - self.base)));
                 let (agent, access) = (unseen.flatten()?, Access::Load);
                 Some(EarlierAccess { block: known.cluster, agent, line, access })
             })

@@ -73,10 +73,15 @@ impl Lowering<'_> {
                 let Some(which) = at.take_one(&["alias", "async"]) else {
                     return Err(at.unsupported("only `.alias` and `.async` are available"));
                 };
-                self.space(at);
+                let space = self.space(at);
                 self.fence_init(at);
-                if which == 1 && self.checks.races {
-                    let run = pick_compact::<ProxyFence>();
+                let run = match space {
+                    Some(Space::Shared) => Some(pick_compact::<ProxyFence<true>>()),
+                    None | Some(Space::SharedCluster) => Some(pick_compact::<ProxyFence<false>>()),
+                    // What orders accesses of device memory is not checked.
+                    Some(_) => None,
+                };
+                if let Some(run) = run.filter(|_| which == 1 && self.checks.races) {
                     self.emit(at, run, [Field::Raw(0); 6]).kind = InstKind::Check;
                 }
             }

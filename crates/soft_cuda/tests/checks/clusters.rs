@@ -4,7 +4,7 @@ use super::{Twin, check};
 use soft_cuda::Checks;
 
 /// Kernels of clusters of two blocks.
-pub const TWINS: [Twin; 12] = [
+pub const TWINS: [Twin; 14] = [
     Twin {
         name: "device memory that another block of the cluster writes",
         found: "DataRace",
@@ -129,7 +129,7 @@ BUG| bar.sync 0;
     },
     Twin {
         name: "a copy to two blocks over what one of them still reads",
-        found: "DataRace",
+        found: "DataRace|MissingProxyFence",
         threads: 32,
         blocks: 2,
         body: "HEAD|.reqnctapercluster 2, 1, 1
@@ -145,6 +145,38 @@ BUG| bar.sync 0;
   cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [tile], [%rd1], 128, [%r5], %h1;
 WAIT: mbarrier.try_wait.parity.shared.b64 %p4, [%r5], 0; @!%p4 bra WAIT;
   ld.shared.b32 %r13, [%r4]; add.u32 %r12, %r12, %r13; st.global.b32 [%rd4], %r12;",
+    },
+    Twin {
+        name: "fence.proxy.async of the block's own memory between a store to another block's and a bulk copy of it",
+        found: "MissingProxyFence",
+        threads: 32,
+        blocks: 2,
+        body: "HEAD|.reqnctapercluster 2, 1, 1
+  mov.u32 %r10, %cluster_ctarank; xor.b32 %r10, %r10, 1; mapa.shared::cluster.u32 %r11, %r4, %r10;
+  barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+  st.shared::cluster.b32 [%r11], %r1;
+BUG| fence.proxy.async.shared::cta;
+FIX| fence.proxy.async.shared::cluster;
+  barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; @!%p1 bra END;
+  cp.async.bulk.global.shared::cta.bulk_group [%rd4], [tile], 128;
+  cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
+END:",
+    },
+    Twin {
+        name: "fence.proxy.async only in front of the barrier with blocks that store to this one's memory",
+        found: "MissingProxyFence",
+        threads: 32,
+        blocks: 2,
+        body: "HEAD|.reqnctapercluster 2, 1, 1
+  mov.u32 %r10, %cluster_ctarank; xor.b32 %r10, %r10, 1; mapa.shared::cluster.u32 %r11, %r4, %r10;
+  barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+  st.shared::cluster.b32 [%r11], %r1;
+BUG| fence.proxy.async.shared::cta;
+  barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; @!%p1 bra END;
+FIX| fence.proxy.async.shared::cta;
+  cp.async.bulk.global.shared::cta.bulk_group [%rd4], [tile], 128;
+  cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
+END:",
     },
     Twin {
         name: "a copy to two blocks that one of them does not wait for",

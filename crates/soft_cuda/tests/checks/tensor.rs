@@ -41,7 +41,7 @@ macro_rules! multiply_registers {
 
 const FENCE: &str = "MissingProxyFence";
 
-pub const TWINS: [Twin; 22] = [
+pub const TWINS: [Twin; 23] = [
     Twin {
         name: "an accumulator read before wait_group",
         found: "BadMatrix",
@@ -340,6 +340,19 @@ FIX| fence.proxy.async.shared::cta;
   mbarrier.arrive.expect_tx.shared.b64 _, [%r5], 128;
   cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd1], 128, [%r5];
 WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra WAIT;",
+    },
+    Twin {
+        name: "fence.proxy.async of device memory between a store and a bulk copy of it",
+        found: FENCE,
+        threads: 32,
+        blocks: 1,
+        body: "  st.shared.b32 [%r4], %r1;
+BUG| fence.proxy.async.global;
+FIX| fence.proxy.async.shared::cta;
+  bar.sync 0; @!%p1 bra END;
+  cp.async.bulk.global.shared::cta.bulk_group [%rd2], [tile], 128;
+  cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
+END:",
     },
     Twin {
         name: "wgmma by part of a warpgroup",

@@ -10,7 +10,8 @@ use crate::io::device::DeviceArg;
 #[derive(Debug, clap::Args)]
 pub struct TuneArgs {
     /// The table, or a folder for it [default: this folder, under the device's name]. Nothing but a
-    /// table is replaced.
+    /// table is replaced, and that stays, with .before behind its name; until all kernels are measured, their
+    /// table has .part behind its name.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 
@@ -44,7 +45,7 @@ pub struct TuneArgs {
     #[arg(long, value_name = "TABLE", conflicts_with_all = ["out", "device", "save", "quick", "sizes", "shapes", "table"])]
     pub accept: Option<PathBuf>,
 
-    /// A few kernels and tiny shapes, to see that it works.
-    #[arg(long, hide = true, conflicts_with_all = ["sizes", "shapes", "table"])]
+    /// A few kernels and tiny shapes: a trial, for a software device.
+    #[arg(long, conflicts_with_all = ["sizes", "shapes", "table"])]
     pub quick: bool,
 }

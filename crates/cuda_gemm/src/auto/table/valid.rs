@@ -8,7 +8,7 @@ use kernels_gpu::{TENSOR_CORE, TF32};
 use super::parts::{Costs, Exception, Measured, Pace, Parts, Timed};
 
 /// The most blocks that a multiprocessor holds at once, on every device.
-const MOST_RESIDENT: usize = 32;
+const MAX_RESIDENT: usize = 32;
 
 /// What is wrong with a table, if anything is.
 pub(super) fn check(table: &Parts) -> Result<(), String> {
@@ -64,9 +64,9 @@ fn check_costs(costs: &Costs, device: &Measured) -> Result<(), String> {
         let (major, minor) = device.capability;
         return Err(format!("it needs compute capability 9.0, and the device has {major}.{minor}"));
     }
-    if !(1..=MOST_RESIDENT).contains(&aligned.len()) {
+    if !(1..=MAX_RESIDENT).contains(&aligned.len()) {
         let count = aligned.len();
-        return Err(format!("`aligned` has {count} entries, and must have 1 to {MOST_RESIDENT}"));
+        return Err(format!("`aligned` has {count} entries, and must have 1 to {MAX_RESIDENT}"));
     }
     let wanted = if kernel.unaligned().is_some() { aligned.len() } else { 0 };
     if unaligned.len() != wanted {

@@ -8,7 +8,7 @@ use kernels_gpu::TensorCoreAbi;
 use super::copies::Copies;
 use super::cost::division;
 use super::division::{Asked, Division};
-use super::kernel::{MOST_TILES, TensorCoreKernel};
+use super::kernel::{MAX_TILES, TensorCoreKernel};
 use super::plan::TensorCorePlan;
 use crate::device::EntryPoint;
 use crate::error::Error;
@@ -71,20 +71,20 @@ impl TensorCoreBuilder {
         Self { stream: stream.clone(), ..self }
     }
 
-    /// K is split in so many parts, or as many as the kernel can have of it, rather than as seems best; for a
+    /// K is split in `splits` parts, or as many as the kernel can have of it, rather than as seems best; for a
     /// kernel that [splits](kernels_gpu::TensorCoreDescriptor::splits) it. 0 counts as 1.
     pub fn splits(self, splits: u32) -> Self {
         Self { asked: Asked { splits: Some(splits), ..self.asked }, ..self }
     }
 
-    /// The steps along K of all tiles are shared equally by so many clusters (*stream-K*), or as many as there can be, rather
+    /// The steps along K of all tiles are shared equally by `clusters` (*stream-K*), or as many as there can be, rather
     /// than as seems best; for a kernel that [splits](kernels_gpu::TensorCoreDescriptor::splits) K. As many clusters as
     /// tiles have a tile each, and 0 counts as 1. Memory for their partial sums is allocated.
     pub fn clusters(self, clusters: u32) -> Self {
         Self { asked: Asked { clusters: Some(clusters), ..self.asked }, ..self }
     }
 
-    /// So many blocks are to share a multiprocessor's shared memory, rather than as many as seems best: one, which has more
+    /// How many blocks are to share a multiprocessor's shared memory, rather than as many as seems best: one, which has more
     /// stages then, or [as many as can](kernels_gpu::TensorCoreDescriptor::blocks_per_multiprocessor); for a kernel that
     /// [splits](kernels_gpu::TensorCoreDescriptor::splits) K.
     pub fn blocks_per_multiprocessor(self, blocks: u32) -> Self {
@@ -129,11 +129,11 @@ impl TensorCoreBuilder {
         let copies =
             stage_halves.map(|function| Copies::new(&stream, &gemm, may_be_copied, function));
         let (copies, map_cache) = (copies.transpose()?, MapCache::default());
-        // So many that all tiles can be counted.
+        // As many as have tiles that can be counted.
         let blocks = (division.tiles * u64::from(division.splits)).max(1);
         let most_products = match (kernel.descriptor().abi(), division.clusters) {
             (TensorCoreAbi::Pointer, _) => kernel.device().info().limits.grid[1].max(1) as usize,
-            (TensorCoreAbi::TensorMap, None) => ((MOST_TILES - 1) / blocks) as usize,
+            (TensorCoreAbi::TensorMap, None) => ((MAX_TILES - 1) / blocks) as usize,
             (TensorCoreAbi::TensorMap, Some(_)) => gemm.batch.max(1),
         };
         Ok(TensorCorePlan {
@@ -176,7 +176,7 @@ impl TensorCoreBuilder {
         if gemm.pointers {
             return refused("batches of pointers", "enqueue one product after the other");
         }
-        let hint = "choose `auto`, which takes one that does (`Auto::tensor_core`)";
+        let hint = "choose `auto`, which takes one that does (`Auto::product`)";
         let layouts = descriptor.layouts(input);
         for (is_asked, what) in [
             (gemm.trans_a || gemm.trans_b, "transposes"),
@@ -196,8 +196,8 @@ impl TensorCoreBuilder {
             division.tiles = 0;
         }
         let tiles = division.tiles;
-        if tiles.saturating_mul(division.splits.into()) >= MOST_TILES {
-            let max = ((MOST_TILES - 1) / u64::from(division.splits)) as usize;
+        if tiles.saturating_mul(division.splits.into()) >= MAX_TILES {
+            let max = ((MAX_TILES - 1) / u64::from(division.splits)) as usize;
             return Err(Error::TooLarge {
                 what: "C, counted in tiles,",
                 value: tiles as usize,

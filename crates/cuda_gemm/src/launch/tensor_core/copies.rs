@@ -14,7 +14,7 @@ use crate::stream::Stream;
 /// Elements of 16 bytes.
 const VECTOR: usize = 8;
 
-/// The leading dimension of a copy of so many columns.
+/// The leading dimension of a copy of this number of columns.
 fn ld(cols: usize) -> usize {
     copy_ld(cols as u64, size_of::<u16>() as u64) as usize
 }

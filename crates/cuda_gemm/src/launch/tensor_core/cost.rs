@@ -106,8 +106,12 @@ impl Cost {
         let of_cols = if is_cut { 0.0 } else { is_outside(cols, self.kernel.cols()) };
         let is_outside = is_outside(rows, self.kernel.rows()) + of_cols;
         // Persistent kernels store vectors of 16 bytes; what the edges of the others are fitted to are rows that are no multiple of four.
-        let vector = if self.kernel.is_persistent() { 16 / gemm.output.bytes() } else { 4 };
-        let has_edge = !gemm.ldc.is_multiple_of(vector) || gemm.m < 16;
+        let [_, _, has_vectors] = gemm.rows_begin_on_16_bytes();
+        let is_stored_by_vectors = match self.kernel.is_persistent() {
+            true => has_vectors,
+            false => gemm.ldc.is_multiple_of(4),
+        };
+        let has_edge = !is_stored_by_vectors || gemm.m < 16;
         let edge = if has_edge { edge } else { 0.0 };
         let sequence = if division.clusters.is_some() { split.sequence } else { 1.0 };
         let is_alone = division.blocks < self.kernel.blocks_per_multiprocessor();
@@ -173,7 +177,7 @@ fn copying(gemm: &Gemm, needs_alignment: [bool; 2]) -> f64 {
     }
 }
 
-/// What so many tiles take two warpgroups that take turns at the steps, and each of which ends its tile meanwhile.
+/// What `tiles` take two warpgroups that take turns at the steps, and each of which ends its tile meanwhile.
 fn alternating(tiles: u64, steps: f64, end: f64) -> f64 {
     let all_steps = tiles as f64 * steps + end;
     let first = tiles.div_ceil(2) as f64 * (steps + end);

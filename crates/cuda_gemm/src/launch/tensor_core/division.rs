@@ -3,7 +3,7 @@
 use std::iter;
 
 use kernels_gpu::TensorCoreDescriptor;
-use kernels_gpu::tensor_core::{BK, MOST_SPLITS};
+use kernels_gpu::tensor_core::{BK, MAX_CLUSTER_SIZE};
 
 use crate::gemm::{Gemm, Workspace};
 
@@ -11,9 +11,9 @@ use crate::gemm::{Gemm, Workspace};
 const SPLITS: [u32; 6] = [1, 2, 3, 4, 6, 8];
 
 /// Units of K of all tiles are counted in less than 31 bits.
-const MOST_UNITS: u64 = 1 << 31;
+const MAX_UNITS: u64 = 1 << 31;
 
-/// Tiles of a C of so many rows and columns.
+/// Tiles of a C of `rows` x `cols`.
 pub(super) fn tiles([rows, cols]: [usize; 2], kernel: &TensorCoreDescriptor) -> u64 {
     let along = |size: usize, tile: u32| (size as u64).div_ceil(tile.into());
     along(rows, kernel.rows()).saturating_mul(along(cols, kernel.cols()))
@@ -22,7 +22,7 @@ pub(super) fn tiles([rows, cols]: [usize; 2], kernel: &TensorCoreDescriptor) -> 
 /// The most blocks in a cluster: each has a step along K.
 pub(crate) fn most_splits(gemm: &Gemm, kernel: &TensorCoreDescriptor) -> u32 {
     let steps = gemm.depth().div_ceil(BK as usize);
-    if kernel.splits() { steps.clamp(1, MOST_SPLITS as usize) as u32 } else { 1 }
+    if kernel.splits() { steps.clamp(1, MAX_CLUSTER_SIZE as usize) as u32 } else { 1 }
 }
 
 /// What the blocks of a launch have of one product.
@@ -100,15 +100,15 @@ impl Division {
         [tiles, tiles.saturating_mul(steps / u64::from(self.splits))]
     }
 
-    /// The same division with the steps of all tiles shared by so many clusters, if they can be.
+    /// The same division with the steps of all tiles shared by `clusters`, if they can be.
     pub(super) fn stream_k(self, gemm: &Gemm, clusters: u32) -> Option<Self> {
         let [tiles, units] = self.tiles_and_units(gemm);
-        let clusters_fit = clusters > 0 && u64::from(clusters) <= units && units < MOST_UNITS;
+        let clusters_fit = clusters > 0 && u64::from(clusters) <= units && units < MAX_UNITS;
         (clusters_fit && u64::from(clusters) != tiles)
             .then_some(Self { clusters: Some(clusters), ..self })
     }
 
-    /// The same division among so many clusters, or as many as there can be.
+    /// The same division among `clusters`, or as many as there can be.
     pub(super) fn among(self, gemm: &Gemm, clusters: u32) -> Self {
         let [_, units] = self.tiles_and_units(gemm);
         let most = u32::try_from(units).unwrap_or(u32::MAX);

@@ -72,8 +72,8 @@ impl TensorCorePlan {
             };
             let is_shared = |operand: OperandLayout| operand.stride == 0;
             let options = [
-                (is_shared(a), options::SHARED_A),
-                (is_shared(b), options::SHARED_B),
+                (is_shared(a), options::BROADCAST_A),
+                (is_shared(b), options::BROADCAST_B),
                 (gemm.output != Element::F32, options::HALF_OUTPUT),
                 (transposed, options::TRANSPOSED_C),
             ];

@@ -13,7 +13,7 @@ use crate::launch::tensor_map;
 use crate::limits::Limits;
 
 /// The most tiles of C: their numbers, and one more round of all blocks, fit 32 bits.
-pub(super) const MOST_TILES: u64 = 1 << 31;
+pub(super) const MAX_TILES: u64 = 1 << 31;
 
 impl Device {
     /// A kernel for tensor cores on this device, for inputs of a type. The first product loads it.

@@ -1,6 +1,5 @@
 //! The pipeline in shared memory of the rungs with tensor maps, from [`tma`](crate::tma) on: its
-//! stages, their barriers, and the copies that fill them. Those for tensor cores have their own, count
-//! its stages by a [`StageState`], and some fill them by [`load_tile()`].
+//! stages, their barriers, and the copies that fill them. Those for tensor cores have their own.
 //!
 //! A tile of B arrives as it is needed. The copy engine cannot transpose, so a tile of A arrives
 //! *raw*, with a row of 64 bytes for each row of the tile, and threads transpose it into its
@@ -10,7 +9,7 @@
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
-use cuda_std::tma::{self, CachePolicy, TensorMap};
+use cuda_std::tma::{self, TensorMap};
 
 /// Rows of C per block.
 pub const BM: u32 = 128;
@@ -36,61 +35,22 @@ pub const PIPELINE_END: u32 = BARRIERS_AT + 2 * (2 * STAGES + RAW_STAGES);
 
 const _: () = assert!(BK == 16, "a raw row is 64 bytes, four groups of four");
 
-/// Rows or columns of a tile of C up to which an operand that is read once is evicted first. With tiles of 128 that costs up to 2 % of the time
-/// (`runs/2026-11-26-h100-lines`).
-const NARROW: u32 = 64;
-
-/// Whether the L2 cache is to evict A first, and whether B: each of its tiles is read for one tile of C alone, and that one is narrow. C has so
-/// many tiles, of so many rows and columns each, and the operands belong to one product or not.
-#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
-#[inline(always)]
-pub fn read_once(
-    [rows, cols]: [u32; 2],
-    [down, across]: [u32; 2],
-    is_alone: [bool; 2],
-) -> [bool; 2] {
-    let once = |extent: u32, tiles: u32| extent <= NARROW && tiles == 1;
-    [once(cols, across) && is_alone[0], once(rows, down) && is_alone[1]]
-}
-
-/// As [`tma::load`]; if the tile is read once, the L2 cache is to evict it first.
-///
-/// # Safety
-/// As for [`tma::load`].
-#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
-#[inline(always)]
-pub unsafe fn load_tile<T, const RANK: usize>(
-    to: SharedPtr<T>,
-    map: &TensorMap,
-    at: [i32; RANK],
-    full: Mbarrier,
-    is_read_once: bool,
-) {
-    // SAFETY: the caller's contract.
-    unsafe {
-        match is_read_once {
-            true => tma::load_with_policy(to, map, at, full, CachePolicy::evict_first()),
-            false => tma::load(to, map, at, full),
-        }
-    }
-}
-
 /// The number of a tile along K, which says where it is in the pipeline: the tiles use the stages
 /// in turn, and each use is a phase of the stage's barriers.
 #[derive(Clone, Copy)]
-pub struct PipelineState(pub u32);
+pub struct TileNumber(pub u32);
 
-impl PipelineState {
+impl TileNumber {
     /// The next tile.
     #[inline(always)]
     pub fn next(self) -> Self {
-        PipelineState(self.0.wrapping_add(1))
+        TileNumber(self.0.wrapping_add(1))
     }
 
     /// The tile before.
     #[inline(always)]
     pub fn previous(self) -> Self {
-        PipelineState(self.0.wrapping_sub(1))
+        TileNumber(self.0.wrapping_sub(1))
     }
 
     /// Its stage, of so many.
@@ -103,47 +63,6 @@ impl PipelineState {
     #[inline(always)]
     pub fn phase<const STAGES: u32>(self) -> u32 {
         self.0 / STAGES % 2
-    }
-}
-
-/// A tile along K, counted on from tile to tile: its stage, and the parity of the phase in which that is full.
-/// Where the number of stages is no power of two, this takes no division, which a [`PipelineState`] does.
-#[derive(Clone, Copy)]
-pub struct StageState {
-    pub stage: u32,
-    pub parity: u32,
-}
-
-impl StageState {
-    /// The first tile.
-    pub const FIRST: Self = StageState { stage: 0, parity: 0 };
-
-    /// The next tile, of so many stages.
-    #[inline(always)]
-    pub fn next<const STAGES: u32>(self) -> Self {
-        self.next_of(STAGES)
-    }
-
-    /// As [`next`](Self::next), of a number that no const parameter can be.
-    #[inline(always)]
-    pub fn next_of(self, stages: u32) -> Self {
-        match self.stage + 1 < stages {
-            true => StageState { stage: self.stage + 1, ..self },
-            false => StageState { stage: 0, parity: self.parity ^ 1 },
-        }
-    }
-
-    /// So many tiles further.
-    #[inline(always)]
-    pub fn skip<const STAGES: u32>(self, tiles: u32) -> Self {
-        let at = self.stage + tiles;
-        StageState { stage: at % STAGES, parity: self.parity ^ (at / STAGES % 2) }
-    }
-
-    /// The stage of the tile before, of so many.
-    #[inline(always)]
-    pub fn stage_before(self, stages: u32) -> u32 {
-        if self.stage == 0 { stages - 1 } else { self.stage - 1 }
     }
 }
 
@@ -198,19 +117,19 @@ impl SharedStorage {
 
     /// The barrier that says that a tile may be read.
     #[inline(always)]
-    pub fn full(self, tile: PipelineState) -> Mbarrier {
+    pub fn full(self, tile: TileNumber) -> Mbarrier {
         self.full.add(tile.stage::<STAGES>())
     }
 
     /// The barrier that says that all have read a tile.
     #[inline(always)]
-    pub fn empty(self, tile: PipelineState) -> Mbarrier {
+    pub fn empty(self, tile: TileNumber) -> Mbarrier {
         self.empty.add(tile.stage::<STAGES>())
     }
 
     /// The barrier that says that a raw tile has arrived.
     #[inline(always)]
-    fn raw_full(self, tile: PipelineState) -> Mbarrier {
+    fn raw_full(self, tile: TileNumber) -> Mbarrier {
         self.raw_full.add(tile.stage::<RAW_STAGES>())
     }
 
@@ -219,7 +138,7 @@ impl SharedStorage {
     /// # Safety
     /// The barriers have been initialised, and the thread takes the tiles in turn.
     #[inline(always)]
-    pub unsafe fn wait_until_full(self, tile: PipelineState) {
+    pub unsafe fn wait_until_full(self, tile: TileNumber) {
         // SAFETY: the caller's contract.
         unsafe { self.full(tile).wait_parity(tile.phase::<STAGES>()) };
     }
@@ -233,7 +152,7 @@ impl SharedStorage {
     #[inline(always)]
     pub unsafe fn copy_tile<const RANK: usize>(
         self,
-        tile: PipelineState,
+        tile: TileNumber,
         [map_a, map_b]: [&TensorMap; 2],
         [at_a, at_b]: [[u32; RANK]; 2],
     ) {
@@ -257,7 +176,7 @@ impl SharedStorage {
     #[inline(always)]
     pub unsafe fn copy_transposed_tile<const RANK: usize>(
         self,
-        tile: PipelineState,
+        tile: TileNumber,
         [map_a, map_b]: [&TensorMap; 2],
         [at_a, at_b]: [[u32; RANK]; 2],
     ) {
@@ -301,7 +220,7 @@ impl Transposer {
     /// The thread takes the tiles in turn, the stage of A has been read by all, and no other
     /// thread has this part.
     #[inline(always)]
-    pub unsafe fn transpose<const ROWS: usize, const FENCE: bool>(self, tile: PipelineState) {
+    pub unsafe fn transpose<const ROWS: usize, const FENCE: bool>(self, tile: TileNumber) {
         // SAFETY: the caller's contract; the raw tile is there when its barrier says so.
         unsafe {
             self.storage.raw_full(tile).wait_parity(tile.phase::<RAW_STAGES>());

@@ -7,11 +7,12 @@ use cuda_std::shared::SharedPtr;
 use cuda_std::tma::TensorMap;
 use cuda_std::wgmma::{Accumulator, Tile};
 
-use crate::pipeline::{StageState, load_tile, read_once};
+use crate::pipeline_state::PipelineState;
 use crate::swizzle::swizzle_wide;
-use crate::tensor_core::options::{SHARED_A, SHARED_B};
+use crate::tensor_core::options::{BROADCAST_A, BROADCAST_B};
 use crate::tensor_core::{BK, PANEL};
 use crate::tensor_output::{AT_ONCE, TensorOutput};
+use crate::tile_load::{load_tile, read_once};
 
 /// Rows of the sums of a `wgmma`.
 pub const WM: u32 = 64;
@@ -24,13 +25,13 @@ pub const CONSUMER_REGISTERS: u32 = 232;
 const _: () =
     assert!(BK == PANEL, "a row of a tile of A is 128 bytes, and so is a step's part of B");
 
-/// Registers of each thread of so many warpgroups, as a launch of one block per multiprocessor
+/// Registers of each thread of a block of `warpgroups`, as a launch of one block per multiprocessor
 /// gives them.
 const fn launched_registers(warpgroups: u32) -> u32 {
     65536 / (warpgroups * WARPGROUP) / 8 * 8
 }
 
-/// Whether registers move from the producer to so many consumer warpgroups. With one a thread has as many as it can name
+/// Whether registers move from the producer to the `consumers`, warpgroups. With one a thread has as many as it can name
 /// from the launch on, and `setmaxnreg.inc` must not lower that.
 pub const fn moves_registers(consumers: u32) -> bool {
     let launched = launched_registers(consumers + 1);
@@ -63,7 +64,7 @@ pub struct Tiles {
 }
 
 impl Tiles {
-    /// Those of so many products of m x n elements, whose [`options`](crate::tensor_core::options) say what they share.
+    /// Those of `products` of m x n elements, whose [`options`](crate::tensor_core::options) say what they share.
     #[inline(always)]
     pub fn new(
         [m, n]: [u32; 2],
@@ -77,8 +78,8 @@ impl Tiles {
             height: m.div_ceil(rows),
             products,
             stride_c,
-            step_a: u32::from(options & SHARED_A == 0),
-            step_b: u32::from(options & SHARED_B == 0),
+            step_a: u32::from(options & BROADCAST_A == 0),
+            step_b: u32::from(options & BROADCAST_B == 0),
             rows,
             cols,
         }
@@ -112,7 +113,7 @@ impl Tiles {
         c.of_product(product, self.stride_c)
     }
 
-    /// Stores all tiles where K is 0, by blocks of so many threads.
+    /// Stores all tiles where K is 0, by blocks of `threads`.
     ///
     /// # Safety
     /// All threads of all blocks call this, and nothing else stores C.
@@ -147,7 +148,7 @@ pub struct Stages<const STAGES: u32> {
 }
 
 impl<const STAGES: u32> Stages<STAGES> {
-    /// Initialises the barriers, for so many warps that read a stage.
+    /// Initialises the barriers, where `warps` read a stage.
     ///
     /// # Safety
     /// One thread calls this, once, before a barrier of the block.
@@ -181,7 +182,7 @@ impl<const STAGES: u32> Stages<STAGES> {
         maps: [&TensorMap; 2],
     ) {
         let [once_a, once_b] = tiles.read_once();
-        let mut state = StageState::FIRST;
+        let mut state = PipelineState::FIRST;
         let mut tile = thread::block_idx_x();
         while tile < tiles.count() {
             let (product, row, col) = tiles.place(tile);
