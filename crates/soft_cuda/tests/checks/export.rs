@@ -46,12 +46,13 @@ fn write() {
 }
 
 /// Where the planted bugs ran under compute-sanitizer.
-const RUNS: [&str; 5] = [
+const RUNS: [&str; 6] = [
     "../../runs/2026-11-22-h200-checks",
     "../../runs/2026-11-22-h200-checks-sm90",
     "../../runs/2026-11-22-h200-checks-idioms",
     "../../runs/2026-11-23-h200-checks-launches",
     "../../runs/2026-11-23-h200-checks-bulk",
+    "../../runs/2026-11-27-h100-checks",
 ];
 const TOOLS: [&str; 4] = ["memcheck", "racecheck", "initcheck", "synccheck"];
 
