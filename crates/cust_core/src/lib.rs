@@ -41,6 +41,9 @@ plain! {
     NonZeroI8 NonZeroI16 NonZeroI32 NonZeroI64 NonZeroI128 NonZeroIsize
 }
 
+#[cfg(feature = "half")]
+plain! { half::f16 half::bf16 }
+
 macro_rules! composed {
     ($([$($of:ident)+] $type:ty;)*) => {
         $(

@@ -50,9 +50,7 @@ fn product(
     // SAFETY: the module was built from this kernel.
     let kernel = unsafe { matmul::load(&module) }?;
 
-    // `cust` copies no bf16, but bits.
-    let bits = |matrix: &[bf16]| matrix.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-    let (a, b) = (bits(a).as_slice().as_dbuf()?, bits(b).as_slice().as_dbuf()?);
+    let (a, b) = (a.as_dbuf()?, b.as_dbuf()?);
     // What the kernel forgets to store shows.
     let mut c = vec![f32::NAN; m * n].as_slice().as_dbuf()?;
     let blocks = (m.div_ceil(M) * n.div_ceil(N)) as u32;

@@ -99,6 +99,11 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
         false => path.clone(),
     };
     let so_far_output = Output::new(&so_far)?;
+    let before = with_suffix(&path, ".before");
+    let is_replaced = so_far != path && is_table;
+    if is_replaced {
+        expect_table(&before)?;
+    }
     if so_far != path {
         expect_table(&so_far)?;
         stdio::note(format_args!("until all is measured the table is in {}", so_far.display()));
@@ -120,10 +125,7 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
         None => tuner.run(effort, report)?,
     };
     drop(steps);
-    let before = with_suffix(&path, ".before");
-    let is_replaced = so_far != path && is_table;
     if is_replaced {
-        expect_table(&before)?;
         fs::copy(&path, &before).map_err(|error| Error::not_written(&before, &error))?;
     }
     output.write_text(&table.to_json())?;

@@ -22,6 +22,7 @@
 
 #![no_std]
 
+use cuda_std::half::bf16;
 use cuda_std::mma::{Bf16, FragmentA, FragmentB, ldmatrix_x2_trans, ldmatrix_x4, mma};
 use cuda_std::prelude::*;
 
@@ -34,13 +35,13 @@ const K: usize = 16;
 /// The threads of a warp.
 pub const LANES: usize = 32;
 
-/// `c = a * b`, row-major: `a` is m x k and `b` is k x n, both the bits of bf16; `c` is m x n. A block
+/// `c = a * b`, row-major: `a` is m x k, `b` is k x n, and `c` is m x n. A block
 /// for each [`M`] x [`N`] elements of `c` is launched, in rows of blocks.
 ///
 /// Each step along K copies a tile of `a` and one of `b` to shared memory. Outside of the matrices
 /// there are zeros, which add nothing to a sum: so no size need be a multiple of anything.
 #[kernel(block = LANES as u32)]
-pub fn matmul(m: u32, n: u32, k: u32, a: &[u16], b: &[u16], mut c: DisjointSlice<f32>) {
+pub fn matmul(m: u32, n: u32, k: u32, a: &[bf16], b: &[bf16], mut c: DisjointSlice<f32>) {
     let [m, n, k] = [m, n, k].map(|size| size as usize);
     assert!(a.len() == m * k && b.len() == k * n && c.len() == m * n);
     let a_smem = shared_array![u16; M * K];
@@ -85,7 +86,7 @@ pub fn matmul(m: u32, n: u32, k: u32, a: &[u16], b: &[u16], mut c: DisjointSlice
 /// # Safety
 /// Nothing else accesses `tile` between the barriers before and behind this.
 unsafe fn copy<const LEN: usize>(
-    matrix: &[u16],
+    matrix: &[bf16],
     width: usize,
     row: usize,
     col: usize,
@@ -97,9 +98,9 @@ unsafe fn copy<const LEN: usize>(
         // Beyond the last row is beyond the end of the slice.
         let element = match matrix.get(row * width + col) {
             Some(&element) if col < width => element,
-            _ => 0,
+            _ => bf16::ZERO,
         };
         // SAFETY: inside of the array, and each lane stores elements of its own.
-        unsafe { tile.store(i as u32, element) };
+        unsafe { tile.store(i as u32, element.to_bits()) };
     }
 }
