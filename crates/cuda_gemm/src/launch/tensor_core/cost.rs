@@ -79,10 +79,10 @@ impl Cost {
         // Steps and tiles of a block, and how many blocks are one after the other, and on a multiprocessor.
         let (steps, of_block, rounds, blocks) = match division.clusters.map(u64::from) {
             None => {
-                let blocks = tiles.saturating_mul(splits);
                 let slots = multiprocessors * u64::from(division.blocks);
                 let steps = depth.div_ceil(splits) as f64;
-                (steps, 1, blocks.div_ceil(slots), blocks)
+                let rounds = tiles.div_ceil(clusters_at_once(slots, splits));
+                (steps, 1, rounds, tiles.saturating_mul(splits))
             }
             Some(clusters) => {
                 let blocks = clusters * splits;
@@ -141,7 +141,10 @@ impl Cost {
         let memory = batch * (2.0 * (m * k + k * n) + of_c * m * n) / BANDWIDTH;
         let norm = [chain, work, memory].map(|time| time.powi(8)).iter().sum::<f64>().powf(0.125);
         let copies = copying(gemm, division.needs_alignment(self.kernel));
-        launch + norm + (splits - 1) as f64 * of_block_of_cluster + fixup + copies
+        // Clusters that share no tile add up each of theirs; what others are fitted to has that in the fix-up.
+        let added = if shared.is_none() { of_block } else { 1 };
+        let adding = ((splits - 1) * added) as f64 * of_block_of_cluster;
+        launch + norm + adding + fixup + copies
     }
 
     /// Whether the kernel is for a product: none is whose threads load an operand that bulk copies do not reach, if they do.
@@ -150,6 +153,15 @@ impl Cost {
         let has_maps = self.kernel.abi() == TensorCoreAbi::TensorMap;
         !has_maps || (0..2).all(|i| needed[i] || !is_aligned(gemm, i))
     }
+}
+
+/// How many clusters of `blocks` run at once, where a device has room for `slots` blocks. A cluster lies in one GPC, whose multiprocessors are
+/// seldom a multiple of it: on an H200 and an H100, of 132 multiprocessors, 36 clusters of three blocks run at once, and 40 do not; nor do 32 of four, nor 16 of eight
+/// (`runs/2026-11-26-h200-short-k`, `runs/2026-11-27-h100-squares`).
+fn clusters_at_once(slots: u64, blocks: u64) -> u64 {
+    let clusters = slots / blocks.max(1);
+    let fit = if blocks > 2 { clusters * 9 / 10 } else { clusters };
+    fit.max(1)
 }
 
 /// Whether the rows of A or of B are planned to begin on 16 bytes, if the first one does.
