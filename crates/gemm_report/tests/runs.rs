@@ -134,7 +134,9 @@ fn what_is_no_run_is_refused_by_file_and_line() {
         assert!(says.ends_with("give a file that `--save` wrote"), "{says}");
     }
     assert!(error(&[0xff, 0xfe]).starts_with("some.jsonl, line 1: "));
-    assert!(error(fine.trim_end_matches("}\n").as_bytes()).contains("line 1: EOF"));
+    assert!(
+        error(fine.trim_end_matches("}\n").as_bytes()).contains("line 1: the line is cut off (EOF")
+    );
     let missing = File::read(Path::new("no/such.jsonl")).unwrap_err().to_string();
     assert!(missing.starts_with("cannot read no/such.jsonl: "), "{missing}");
     let empty = tempfile::tempdir().unwrap();
