@@ -168,10 +168,12 @@ impl File {
         let label = label(path);
         let mut runs: Vec<Run> = Vec::new();
         let mut has_searches = false;
-        // A program that saves ends each line.
-        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        let lines = text.split(|byte| *byte == b'\n').count();
-        for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
+        for (number, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
+            // A program that saves ends each line.
+            let (line, is_cut) = match line.strip_suffix(b"\n") {
+                Some(line) => (line, false),
+                None => (line, true),
+            };
             if line.trim_ascii().is_empty() {
                 continue;
             }
@@ -179,7 +181,6 @@ impl File {
                 let path = path.to_owned();
                 Error::Line { path, line: number + 1, reason }
             };
-            let is_cut = number + 1 == lines && whole < text.len();
             let parsed = Line::parse(line).map_err(|reason| match is_cut {
                 true => format!("the line is cut off ({reason}): delete it"),
                 false => reason,
