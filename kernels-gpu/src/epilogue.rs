@@ -87,6 +87,9 @@ pub trait Places: Copy {
     const SHARED: bool = false;
     /// Whether a kernel has loaded the bias of the columns ahead.
     const HAS_COLUMN_BIAS: bool = false;
+    /// Whether all outputs are inside, in runs of four whose elements are on 16 bytes in each matrix and each vector of columns: see
+    /// [`Parameters::is_aligned`].
+    const ALIGNED: bool = false;
 
     /// The row and the column of an output.
     fn at(self, i: usize) -> (u32, u32);
@@ -210,6 +213,16 @@ pub trait Epilogue: Copy {
         0.0
     }
 
+    /// The same for four neighbours, by one access where it can.
+    ///
+    /// # Safety
+    /// They lie inside C, and what is loaded for the first one is on 16 bytes.
+    #[inline(always)]
+    unsafe fn load_four(self, row: u32, col: u32) -> F32x4 {
+        // SAFETY: the caller's contract.
+        [0, 1, 2, 3].map(|next| unsafe { self.load(row, col, next) })
+    }
+
     /// The output, from its value so far and what was loaded for it.
     fn apply(self, value: f32, loaded: f32) -> f32;
 }
@@ -262,6 +275,21 @@ impl Vector {
         // SAFETY: the caller's contract.
         unsafe { element(self.elements.add(at as usize).add(next)) }
     }
+
+    /// Those of four neighbours in a row.
+    ///
+    /// # Safety
+    /// As for [`at`](Self::at); those of columns are on 16 bytes.
+    #[inline(always)]
+    unsafe fn four(self, row: u32, col: u32) -> F32x4 {
+        // SAFETY: the caller's contract.
+        unsafe {
+            match self.per_row {
+                true => [self.at(row, col, 0); 4],
+                false => vec::load4(self.elements.add(col as usize)),
+            }
+        }
+    }
 }
 
 /// `value * scale`.
@@ -273,6 +301,12 @@ impl Epilogue for Scale {
     unsafe fn load(self, row: u32, col: u32, next: usize) -> f32 {
         // SAFETY: the launch promises it.
         unsafe { self.0.at(row, col, next) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_four(self, row: u32, col: u32) -> F32x4 {
+        // SAFETY: the launch promises it; the caller's contract.
+        unsafe { self.0.four(row, col) }
     }
 
     #[inline(always)]
@@ -290,6 +324,12 @@ impl Epilogue for Bias {
     unsafe fn load(self, row: u32, col: u32, next: usize) -> f32 {
         // SAFETY: the launch promises it.
         unsafe { self.0.at(row, col, next) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_four(self, row: u32, col: u32) -> F32x4 {
+        // SAFETY: the launch promises it; the caller's contract.
+        unsafe { self.0.four(row, col) }
     }
 
     #[inline(always)]
@@ -380,6 +420,13 @@ impl Epilogue for Residual {
     }
 
     #[inline(always)]
+    unsafe fn load_four(self, row: u32, col: u32) -> F32x4 {
+        let first = row as usize * self.ld as usize + col as usize;
+        // SAFETY: as above; the caller's contract.
+        unsafe { vec::load4(self.elements.add(first)) }
+    }
+
+    #[inline(always)]
     fn apply(self, value: f32, residual: f32) -> f32 {
         value + residual
     }
@@ -390,6 +437,19 @@ impl Parameters {
     #[inline(always)]
     pub fn is_some(&self) -> bool {
         self.operations != 0
+    }
+
+    /// Whether four neighbours in a row are on 16 bytes, in the residual and in vectors of columns, where the first one's column is a multiple of
+    /// four.
+    #[inline(always)]
+    pub fn is_aligned(&self) -> bool {
+        use operations::{BIAS_COLUMN, RESIDUAL, SCALE_COLUMN};
+        let is_free = |operation: u32, pointer: *const f32, ld: u32| {
+            !self.has(operation) || (pointer as usize).is_multiple_of(16) && ld.is_multiple_of(4)
+        };
+        is_free(SCALE_COLUMN, self.scale, 0)
+            && is_free(BIAS_COLUMN, self.bias, 0)
+            && is_free(RESIDUAL, self.residual, self.ld_residual)
     }
 
     #[inline(always)]
@@ -625,7 +685,15 @@ impl Output {
         values: &mut [f32; N],
     ) {
         let mut loaded = [0.0; N];
-        if P::RUN == 1 {
+        if P::ALIGNED {
+            for run in (0..count).step_by(P::RUN) {
+                let (row, col) = places.at(run);
+                if first(places.first(run)) == run {
+                    // SAFETY: inside, and on 16 bytes.
+                    loaded[run..][..4].copy_from_slice(&unsafe { epilogue.load_four(row, col) });
+                }
+            }
+        } else if P::RUN == 1 {
             for i in 0..count {
                 let (row, col) = places.at(i);
                 if first(places.first(i)) == i {
@@ -667,7 +735,12 @@ impl Output {
         for i in 0..count {
             let (run, next) = (i - i % P::RUN, i % P::RUN);
             let (row, col) = places.at(run);
-            if row < self.rows && col + (next as u32) < self.cols {
+            if P::ALIGNED {
+                if next == 0 {
+                    // SAFETY: inside, and on 16 bytes.
+                    loaded[i..][..4].copy_from_slice(&unsafe { epilogue.load_four(row, col) });
+                }
+            } else if row < self.rows && col + (next as u32) < self.cols {
                 // SAFETY: inside.
                 loaded[i] = unsafe { epilogue.load(row, col, next) };
             }

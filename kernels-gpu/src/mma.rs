@@ -44,7 +44,7 @@ use cuda_std::mma::{Bf16, F16, FragmentA, FragmentB, Multiply, ldmatrix_x4, ldma
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
-use crate::epilogue::Parameters;
+use crate::epilogue::{NoColumnBias, Parameters};
 use crate::matrix::Output;
 use crate::swizzle::swizzle;
 use crate::tensor_core::options::HALF_OUTPUT;
@@ -347,7 +347,7 @@ unsafe fn gemm<
     let staging = a_smem.add(warp * STAGING * 2).cast();
     let (row, col) = (block_row + warp / WARPS_N * wm, block_col + warp % WARPS_N * wn);
     // SAFETY: whole warps, with sums of elements that are nobody else's, and memory of their own.
-    unsafe { c.store_fragments::<MMA_M, SUMS, MT>(row, col, staging, &acc) };
+    unsafe { c.store_fragments::<MMA_M, SUMS, MT>(row, col, staging, NoColumnBias, &acc) };
 }
 
 /// Whether so many threads copy as many lines each of every part of a tile, which has so many lines of this width, in steps of a

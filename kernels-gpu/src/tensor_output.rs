@@ -13,9 +13,9 @@ use cuda_std::half::{Half, bf16, bf16x2, f16, f16x2};
 use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
-use cuda_std::vec;
+use cuda_std::{cp_async, vec};
 
-use crate::epilogue::{Epilogue, OUTPUTS_AT_ONCE, Parameters, Places};
+use crate::epilogue::{ColumnBias, Epilogue, OUTPUTS_AT_ONCE, Parameters, Places};
 use crate::matrix::Output;
 
 pub use self::tile::tile_bytes;
@@ -72,6 +72,66 @@ impl Places for Fragment {
     }
 }
 
+/// The bias of the columns of a tile, in shared memory: see [`TensorOutput::copy_bias`].
+#[derive(Clone, Copy)]
+pub struct StagedBias(pub SharedPtr<f32>);
+
+impl ColumnBias for StagedBias {
+    const EXISTS: bool = true;
+
+    #[inline(always)]
+    unsafe fn of_quad(self, in_row: usize) -> F32x4 {
+        // SAFETY: it has been copied, on 16 bytes.
+        unsafe { self.0.load4(4 * in_row as u32) }
+    }
+}
+
+/// The places of a lane's outputs of a part, as eight lanes store 32 columns of a row: four neighbours in every fourth row.
+#[derive(Clone, Copy)]
+struct Quads<B> {
+    /// Of the first one.
+    row: u32,
+    col: u32,
+    /// Its number among the four neighbours of its row in the tile.
+    in_row: u32,
+    bias: B,
+}
+
+impl<B: ColumnBias> Places for Quads<B> {
+    const RUN: usize = 4;
+    const SHARED: bool = true;
+    const HAS_COLUMN_BIAS: bool = B::EXISTS;
+    const ALIGNED: bool = true;
+
+    #[inline(always)]
+    fn at(self, i: usize) -> (u32, u32) {
+        let (quad, next) = (i as u32 / 4, i as u32 % 4);
+        (self.row + quad % 4 * 4, self.col + quad / 4 * STAGED_COLS + next)
+    }
+
+    #[inline(always)]
+    fn again(self) -> Self {
+        Self { row: black_box(self.row), col: black_box(self.col), ..self }
+    }
+
+    #[inline(always)]
+    fn first(self, i: usize) -> (usize, usize) {
+        (i % STAGED_SUMS / 4 * 4, i / STAGED_SUMS * STAGED_SUMS + i % 4)
+    }
+
+    #[inline(always)]
+    unsafe fn column_bias(self, i: usize) -> F32x4 {
+        let in_row = self.in_row as usize + i / STAGED_SUMS * (STAGED_COLS / 4) as usize;
+        // SAFETY: the caller's contract.
+        unsafe { self.bias.of_quad(in_row) }
+    }
+}
+
+/// Whether a kernel copies it ahead.
+const fn is_copied<B: ColumnBias>(_: &B) -> bool {
+    B::EXISTS
+}
+
 /// Sums of a part, for matrices of `sums` side by side.
 const fn width(sums: usize) -> usize {
     if sums < PART { sums } else { PART }
@@ -124,6 +184,19 @@ impl<const F16: bool> Epilogue for Accumulate<F16> {
     unsafe fn load(self, row: u32, col: u32, next: usize) -> f32 {
         // SAFETY: inside.
         unsafe { self.c.load(row, col + next as u32) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_four(self, row: u32, col: u32) -> F32x4 {
+        let at = self.c.offset(row, col);
+        // SAFETY: the caller's contract.
+        unsafe {
+            if self.c.is_half {
+                let bits: [u16; 4] = vec::load(self.c.c.pointer.cast::<u16>().add(at).cast_const());
+                return bits.map(|bits| f32::from_bits(bits.into()));
+            }
+            vec::load4(self.c.c.pointer.add(at).cast_const())
+        }
     }
 
     #[inline(always)]
@@ -202,18 +275,45 @@ impl<const F16: bool> TensorOutput<F16> {
         }
     }
 
+    /// Begins to copy the bias of `cols` columns from `col` on, if it begins on 16 bytes: for [`store_fragments`](Self::store_fragments), so that
+    /// nothing waits for it there.
+    ///
+    /// # Safety
+    /// There is a bias for each column. A whole warp calls this together, with its own memory on 16 bytes, of as many elements, a multiple of four.
+    #[inline(always)]
+    pub unsafe fn copy_bias(self, col: u32, cols: u32, to: StagedBias) {
+        let bias = self.epilogue.bias;
+        if !(bias as usize).is_multiple_of(16) {
+            return;
+        }
+        // SAFETY: the warp is together: all have read what it was before.
+        unsafe { warp::sync_warp(u32::MAX) };
+        for first in (0..cols).step_by(128) {
+            let i = first + black_box(warp::lane_id()) * 4;
+            if i < cols {
+                let inside = self.c.cols.saturating_sub(col + i).min(4);
+                let from = bias.wrapping_add((col + i) as usize);
+                // SAFETY: as much as is inside, on 16 bytes; the warp's own memory.
+                unsafe { cp_async::copy16_zfill(to.0.add(i), from, 4 * inside) };
+            }
+        }
+        cp_async::commit_group();
+    }
+
     /// Stores a thread's sums of as many matrices as `acc` has, each `BELOW` rows below the one before, those of its warp
     /// from (row, col) on, as `wgmma` leaves them: see [`cuda_std::wgmma`]. Those of `mma.sync` side by side lie likewise.
     ///
     /// # Safety
     /// A whole warp calls this together, with its own `staging` of [`STAGING`] elements, and no other
-    /// thread stores these elements.
+    /// thread stores these elements. `bias` is what [`copy_bias`](Self::copy_bias) was called with, if
+    /// it exists and the launch has one for each column.
     #[inline(always)]
     pub unsafe fn store_fragments<const BELOW: u32, const SUMS: usize, const COUNT: usize>(
         self,
         row: u32,
         col: u32,
         staging: SharedPtr<f32>,
+        bias: impl ColumnBias,
         acc: &[[f32; SUMS]; COUNT],
     ) {
         const {
@@ -242,8 +342,15 @@ impl<const F16: bool> TensorOutput<F16> {
             }
             return;
         }
+        if is_copied(&bias) {
+            cp_async::wait_group::<0>();
+            // SAFETY: the warp is together.
+            unsafe { warp::sync_warp(u32::MAX) };
+        }
         // Not known to the compiler, so that the loop is not unrolled.
         let parts = black_box((COUNT * SUMS / width(SUMS)) as u32);
+        let cols = 2 * width(SUMS) as u32;
+        let is_aligned = begins_aligned && self.epilogue.is_aligned();
         for part in 0..parts {
             let across = (SUMS / width(SUMS)) as u32;
             let (down, first) = (part / across * BELOW, col + part % across * PART_COLS);
@@ -255,8 +362,15 @@ impl<const F16: bool> TensorOutput<F16> {
             }
             // Nor are addresses kept in registers from one part to the next.
             let (lane, row) = (black_box(lane), black_box(row + down));
-            let is_aligned = begins_aligned && row + ROWS <= self.c.rows;
             let mut values = sums_of_part(acc, part);
+            let is_inside = row + ROWS <= self.c.rows && first + cols <= self.c.cols;
+            if is_aligned && is_inside {
+                let (row, in_row) = (row + lane / 8, (first - col) / 4 + lane % 8);
+                let places = Quads { row, col: first + lane % 8 * 4, in_row, bias };
+                // SAFETY: inside, and aligned; the warp is together.
+                unsafe { self.store_part(places, lane, staging, width(SUMS), values) };
+                continue;
+            }
             let within = Fragment { row: lane / 4, col: lane % 4 * 2 };
             let places = Fragment { row: row + within.row, col: first + within.col };
             let old = |beta| Accumulate { c: self, beta };
@@ -265,13 +379,8 @@ impl<const F16: bool> TensorOutput<F16> {
             let halves = (width(SUMS) / STAGED_SUMS) as u32;
             let half =
                 |second: bool| array::from_fn(|i| values[i + usize::from(second) * STAGED_SUMS]);
-            // SAFETY: inside, and aligned, or else the warp's own memory, which all have read when the
-            // loop begins anew; the warp is together.
+            // SAFETY: the warp's own memory, which all have read when the loop begins anew; the warp is together.
             unsafe {
-                if is_aligned && first + halves * STAGED_COLS <= self.c.cols {
-                    self.store_whole(row, first, lane, staging, width(SUMS), values);
-                    continue;
-                }
                 for second in 0..black_box(halves) {
                     let (row, first) = (black_box(row), first + second * STAGED_COLS);
                     let values: [f32; STAGED_SUMS] =
@@ -283,6 +392,57 @@ impl<const F16: bool> TensorOutput<F16> {
                     warp::sync_warp(u32::MAX);
                     self.store_column(row, first + lane, |i| staging.load(staged(i, lane)));
                     warp::sync_warp(u32::MAX);
+                }
+            }
+        }
+    }
+
+    /// Stores what an epilogue makes of a part, of `count` sums per lane, 32 or 64 columns.
+    ///
+    /// # Safety
+    /// It is inside, and each row's first is on 16 bytes, as is what the epilogue reads for it. A whole warp calls this together, with its own
+    /// `staging`, which all have read, and no other thread stores these elements.
+    #[inline(always)]
+    unsafe fn store_part(
+        self,
+        places: Quads<impl ColumnBias>,
+        lane: u32,
+        staging: SharedPtr<f32>,
+        count: usize,
+        sums: [f32; PART],
+    ) {
+        let within = Fragment { row: lane / 4, col: lane % 4 * 2 };
+        let (down, right) = (lane / 8, lane % 8 * 4);
+        let mut values = [0.0; PART];
+        // SAFETY: the warp's own memory, on 16 bytes; the warp is together.
+        unsafe {
+            for first in (0..count).step_by(STAGED_SUMS) {
+                for i in (0..STAGED_SUMS).step_by(2) {
+                    let (down, right) = within.at(i);
+                    staging.store_vec(staged(down, right), [sums[first + i], sums[first + i + 1]]);
+                }
+                warp::sync_warp(u32::MAX);
+                for i in (0..STAGED_SUMS).step_by(4) {
+                    let quad: F32x4 = staging.load_vec(staged(down + i as u32, right));
+                    values[first + i..][..4].copy_from_slice(&quad);
+                }
+                warp::sync_warp(u32::MAX);
+            }
+        }
+        let old = |beta| Accumulate { c: self, beta };
+        // SAFETY: as the launch promises; C can be read as well.
+        unsafe { self.c.apply_epilogue(self.epilogue, count, places, old, &mut values) };
+        for i in (0..count).step_by(4) {
+            let (row, col) = places.at(i);
+            let at = self.offset(row, col);
+            let quad = [values[i], values[i + 1], values[i + 2], values[i + 3]];
+            // SAFETY: the caller's contract.
+            unsafe {
+                if self.is_half {
+                    let pairs = [[quad[0], quad[1]], [quad[2], quad[3]]].map(Self::narrow_pair);
+                    vec::store(self.c.pointer.cast::<u16>().add(at).cast(), pairs);
+                } else {
+                    vec::store(self.c.pointer.add(at), quad);
                 }
             }
         }

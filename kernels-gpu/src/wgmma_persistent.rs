@@ -49,7 +49,7 @@ use crate::matrix::Output;
 use crate::pipeline_state::PipelineState;
 use crate::tensor_core::options::HALF_OUTPUT;
 use crate::tensor_core::{ALIGNMENT, BK, PANEL, TensorCoreAbi, TensorCoreDescriptor, names};
-use crate::tensor_output::{STAGING, TensorOutput};
+use crate::tensor_output::{STAGING, StagedBias, TensorOutput};
 use crate::wgmma_mainloop::{
     CONSUMER_REGISTERS, PRODUCER_REGISTERS, Stages, Tiles, WARPGROUP, WM, moves_registers,
     multiply_step,
@@ -168,7 +168,7 @@ kernels! {
         f16: wgmma_64x64_f16 wgmma_64x64_ta_f16 wgmma_64x64_tb_f16 wgmma_64x64_ta_tb_f16;
 }
 
-/// What lies in shared memory: the stages of A, those of B, what each warp stages sums in, and two
+/// What lies in shared memory: the stages of A, those of B, what each warp stages sums in, and a bias, and two
 /// barriers for each stage.
 struct Storage<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32>;
 
@@ -183,7 +183,10 @@ impl<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32>
     /// Offsets in elements.
     const B_AT: u32 = STAGES * Self::STAGE_A;
     const STAGING_AT: u32 = Self::B_AT + STAGES * Self::STAGE_B;
-    const BARRIERS_AT: u32 = Self::STAGING_AT + WARPGROUPS * WARPGROUP / 32 * STAGING * 2;
+    const BIAS_AT: u32 = Self::STAGING_AT + Self::WARPS * STAGING * 2;
+    const BARRIERS_AT: u32 = Self::BIAS_AT + Self::WARPS * Self::BN * 2;
+    /// Warps with sums.
+    const WARPS: u32 = WARPGROUPS * WARPGROUP / 32;
     /// Bytes of all of it, wherever it begins: PTX promises a multiple of 128, and the swizzle wants
     /// one of [`ALIGNMENT`].
     const END: u32 = {
@@ -233,6 +236,7 @@ unsafe fn gemm<
     let a_smem = memory.add(memory.address().wrapping_neg() % ALIGNMENT / 2);
     let barriers = a_smem.add(Storage::<SUMS, WARPGROUPS, STAGES>::BARRIERS_AT);
     let staging = a_smem.add(Storage::<SUMS, WARPGROUPS, STAGES>::STAGING_AT).cast::<f32>();
+    let bias = a_smem.add(Storage::<SUMS, WARPGROUPS, STAGES>::BIAS_AT).cast::<f32>();
     let full = Mbarrier::at(barriers.cast());
     let stages = Stages::<STAGES> {
         a: a_smem,
@@ -288,6 +292,18 @@ unsafe fn gemm<
     let mut state = PipelineState::FIRST;
     let mut tile = thread::block_idx_x();
     while tile < tiles.count() {
+        // Each time anew, so that it is in no registers meanwhile.
+        let place = || {
+            let (product, row, col) = tiles.place(black_box(tile));
+            let warp = black_box(tid) / 32;
+            let bias = StagedBias(bias.add(warp * stages.cols));
+            (warp, row + warp * 16, col, tiles.output(c, product), bias)
+        };
+        if c.epilogue.has_column_bias() {
+            let (_, _, col, c, bias) = place();
+            // SAFETY: whole warps, each with its own memory.
+            unsafe { c.copy_bias(col, stages.cols, bias) };
+        }
         let mut acc = [0.0f32; SUMS];
         let mut before = state.stage;
         let mut step = 0;
@@ -317,13 +333,10 @@ unsafe fn gemm<
         unsafe { acc.wait() };
         release(before);
 
-        let (product, row, col) = tiles.place(tile);
-        let warp = black_box(tid) / 32;
-        let row = row + warp * 16;
+        let (warp, row, col, c, bias) = place();
         let staging = staging.add(warp * STAGING);
-        let c = tiles.output(c, product);
         // SAFETY: whole warps, each with its own memory and sums, of elements that are nobody else's.
-        unsafe { c.store_fragments::<WM, _, _>(row, col, staging, array::from_ref(&acc)) };
+        unsafe { c.store_fragments::<WM, _, _>(row, col, staging, bias, array::from_ref(&acc)) };
         tile += thread::grid_dim_x();
     }
 }

@@ -41,7 +41,7 @@ use crate::matrix::Output;
 use crate::pipeline_state::PipelineState;
 use crate::tensor_core::options::HALF_OUTPUT;
 use crate::tensor_core::{ALIGNMENT, BK, TensorCoreAbi, TensorCoreDescriptor, names};
-use crate::tensor_output::{STAGING, TensorOutput};
+use crate::tensor_output::{STAGING, StagedBias, TensorOutput};
 use crate::wgmma_mainloop::{
     CONSUMER_REGISTERS, PRODUCER_REGISTERS, Stages, Tiles, WARPGROUP, WM, moves_registers,
     multiply_step,
@@ -60,11 +60,15 @@ const WARPGROUPS: u32 = 2;
 /// Threads of a block.
 const THREADS: u32 = (WARPGROUPS + 1) * WARPGROUP;
 
-/// What lies in shared memory: the stages of A, those of B, what each warp stages sums in, two
+/// Warps with sums.
+const WARPS: u32 = WARPGROUPS * WARPGROUP / 32;
+
+/// What lies in shared memory: the stages of A, those of B, what each warp stages sums in, and a bias, two
 /// barriers for each stage, and one for each warpgroup's turn. Offsets in elements.
 const B_AT: u32 = STAGES * BM * BK;
 const STAGING_AT: u32 = B_AT + STAGES * BK * BN;
-const BARRIERS_AT: u32 = STAGING_AT + WARPGROUPS * WARPGROUP / 32 * STAGING * 2;
+const BIAS_AT: u32 = STAGING_AT + WARPS * STAGING * 2;
+const BARRIERS_AT: u32 = BIAS_AT + WARPS * BN * 2;
 /// Bytes of all of it, wherever it begins: PTX promises a multiple of 128, and the swizzle wants
 /// one of [`ALIGNMENT`].
 const SHARED_BYTES: u32 = BARRIERS_AT * 2 + (2 * STAGES + WARPGROUPS) * 8 + (ALIGNMENT - 128);
@@ -168,6 +172,7 @@ unsafe fn gemm<const F16: bool, const TRANS_A: bool, const TRANS_B: bool>(
     let a_smem = memory.add(memory.address().wrapping_neg() % ALIGNMENT / 2);
     let barriers = a_smem.add(BARRIERS_AT);
     let staging = a_smem.add(STAGING_AT).cast::<f32>();
+    let bias = a_smem.add(BIAS_AT).cast::<f32>();
     let full = Mbarrier::at(barriers.cast());
     let stages = Stages::<STAGES> {
         a: a_smem,
@@ -222,6 +227,18 @@ unsafe fn gemm<const F16: bool, const TRANS_A: bool, const TRANS_B: bool>(
     let mut turn = warpgroup ^ 1;
     let mut tile = thread::block_idx_x() + warpgroup * thread::grid_dim_x();
     while tile < tiles.count() {
+        // Each time anew, so that it is in no registers meanwhile.
+        let place = || {
+            let (product, row, col) = tiles.place(black_box(tile));
+            let warp = black_box(tid) / 32;
+            let bias = StagedBias(bias.add(warp * BN));
+            (warp, row + warp % 4 * 16, col, tiles.output(c, product), bias)
+        };
+        if c.epilogue.has_column_bias() {
+            let (_, _, col, c, bias) = place();
+            // SAFETY: whole warps, each with its own memory.
+            unsafe { c.copy_bias(col, BN, bias) };
+        }
         let mut acc = [[0.0f32; SUMS]; COUNT];
         let mut before = state.stage;
         let mut step = 0;
@@ -260,13 +277,10 @@ unsafe fn gemm<const F16: bool, const TRANS_A: bool, const TRANS_B: bool>(
         }
         arrive(stages.empty.add(before));
 
-        let (product, row, col) = tiles.place(tile);
-        let warp = black_box(tid) / 32;
-        let row = row + warp % 4 * 16;
+        let (warp, row, col, c, bias) = place();
         let staging = staging.add(warp * STAGING);
-        let c = tiles.output(c, product);
         // SAFETY: whole warps, each with its own memory and sums, of elements that are nobody else's.
-        unsafe { c.store_fragments::<WM, _, _>(row, col, staging, &acc) };
+        unsafe { c.store_fragments::<WM, _, _>(row, col, staging, bias, &acc) };
         // Those of the other warpgroup's tile.
         state = state.skip::<STAGES>(steps);
         tile += WARPGROUPS * thread::grid_dim_x();
