@@ -17,6 +17,7 @@
 //! To add one: implement [`Epilogue`], give it a number in [`operations`], and call
 //! `visit` for it in `Output::apply_epilogue`.
 
+use cuda_std::half::{Half, bf16, f16};
 use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
 use cuda_std::{fast, vec};
@@ -227,24 +228,110 @@ pub trait Epilogue: Copy {
     fn apply(self, value: f32, loaded: f32) -> f32;
 }
 
-/// `value + beta * C`.
-#[derive(Clone, Copy)]
-pub(crate) struct Accumulate {
-    pub(crate) c: *const f32,
-    pub(crate) ld: u32,
-    pub(crate) beta: f32,
+/// An element of C before the launch.
+pub(crate) trait Element: Copy {
+    /// Its bits, of which a value is made when it is used: that would wait for it, one load after the other.
+    fn bits(self) -> f32;
+
+    /// The value of such bits.
+    fn value(bits: f32) -> f32;
 }
 
-impl Epilogue for Accumulate {
+impl Element for f32 {
+    #[inline(always)]
+    fn bits(self) -> f32 {
+        self
+    }
+
+    #[inline(always)]
+    fn value(bits: f32) -> f32 {
+        bits
+    }
+}
+
+macro_rules! half_element {
+    ($($type:ty),*) => {$(
+        impl Element for $type {
+            #[inline(always)]
+            fn bits(self) -> f32 {
+                f32::from_bits(self.to_bits().into())
+            }
+
+            #[inline(always)]
+            fn value(bits: f32) -> f32 {
+                Self::from_bits(bits.to_bits() as u16).widen()
+            }
+        }
+    )*};
+}
+
+half_element!(f16, bf16);
+
+/// C before the launch, of one type of elements or of several.
+pub(crate) trait OldOutput: Copy {
+    /// Adds beta times it to `count` values, whose places in `c` are given.
+    ///
+    /// # Safety
+    /// C can be read.
+    unsafe fn accumulate<P: Places, const N: usize>(
+        self,
+        beta: f32,
+        c: Output,
+        count: usize,
+        places: P,
+        values: &mut [f32; N],
+    );
+}
+
+impl<T: Element> OldOutput for *const T {
+    #[inline(always)]
+    unsafe fn accumulate<P: Places, const N: usize>(
+        self,
+        beta: f32,
+        c: Output,
+        count: usize,
+        places: P,
+        values: &mut [f32; N],
+    ) {
+        let epilogue = Accumulate { c: self, ld: c.ld, beta };
+        // SAFETY: the caller's contract.
+        unsafe { c.visit(epilogue, count, places, values) };
+    }
+}
+
+/// `value + beta * C`.
+#[derive(Clone, Copy)]
+struct Accumulate<T> {
+    c: *const T,
+    ld: u32,
+    beta: f32,
+}
+
+impl<T: Element> Accumulate<T> {
+    #[inline(always)]
+    fn at(self, row: u32, col: u32) -> *const T {
+        self.c.wrapping_add(row as usize * self.ld as usize + col as usize)
+    }
+}
+
+impl<T: Element> Epilogue for Accumulate<T> {
     #[inline(always)]
     unsafe fn load(self, row: u32, col: u32, next: usize) -> f32 {
         // SAFETY: inside.
-        unsafe { *self.c.add(row as usize * self.ld as usize + col as usize).add(next) }
+        let [element] = unsafe { vec::load(self.at(row, col).add(next)) };
+        T::bits(element)
+    }
+
+    #[inline(always)]
+    unsafe fn load_four(self, row: u32, col: u32) -> F32x4 {
+        // SAFETY: the caller's contract.
+        let four: [T; 4] = unsafe { vec::load(self.at(row, col)) };
+        four.map(T::bits)
     }
 
     #[inline(always)]
     fn apply(self, value: f32, old: f32) -> f32 {
-        fma(self.beta, old, value)
+        fma(self.beta, T::value(old), value)
     }
 }
 
@@ -507,7 +594,7 @@ impl Output {
         places: impl Places,
         mut values: [f32; N],
     ) {
-        let old = |beta| Accumulate { c: self.pointer, ld: self.ld, beta };
+        let old = self.pointer.cast_const();
         // SAFETY: the caller's contract. C is a matrix that can be read as well.
         unsafe { self.apply_epilogue(epilogue, count, places, old, &mut values) };
         let place = |row: u32, col: u32| {
@@ -540,12 +627,12 @@ impl Output {
     /// # Safety
     /// The parameters are as the launch promises, and what `old` loads inside C is there.
     #[inline(always)]
-    pub(crate) unsafe fn apply_epilogue<P: Places, E: Epilogue, const N: usize>(
+    pub(crate) unsafe fn apply_epilogue<P: Places, const N: usize>(
         self,
         epilogue: Parameters,
         count: usize,
         places: P,
-        old: impl FnOnce(f32) -> E,
+        old: impl OldOutput,
         values: &mut [f32; N],
     ) {
         use operations::{
@@ -573,7 +660,7 @@ impl Output {
         // SAFETY: the caller's contract.
         unsafe {
             if beta != 0.0 {
-                self.visit(old(beta), count, places.again(), values);
+                old.accumulate(beta, self, count, places.again(), values);
             }
             if epilogue.has(SCALE_ROW | SCALE_COLUMN) {
                 let scale = vector(epilogue.scale, SCALE_ROW);

@@ -15,7 +15,7 @@ use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 use cuda_std::{cp_async, vec};
 
-use crate::epilogue::{ColumnBias, Epilogue, OUTPUTS_AT_ONCE, Parameters, Places};
+use crate::epilogue::{ColumnBias, OUTPUTS_AT_ONCE, OldOutput, Parameters, Places};
 use crate::matrix::Output;
 
 pub use self::tile::tile_bytes;
@@ -171,42 +171,25 @@ pub struct TensorOutput<const F16: bool> {
     pub(crate) epilogue: Parameters,
 }
 
-/// `value + beta * C`.
-#[derive(Clone, Copy)]
-pub(crate) struct Accumulate<const F16: bool> {
-    pub(crate) c: TensorOutput<F16>,
-    pub(crate) beta: f32,
-}
-
-impl<const F16: bool> Epilogue for Accumulate<F16> {
-    /// The element's bits: what a value is made of would wait for it, one load after the other.
+impl<const F16: bool> OldOutput for TensorOutput<F16> {
     #[inline(always)]
-    unsafe fn load(self, row: u32, col: u32, next: usize) -> f32 {
-        // SAFETY: inside.
-        unsafe { self.c.load(row, col + next as u32) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_four(self, row: u32, col: u32) -> F32x4 {
-        let at = self.c.offset(row, col);
-        // SAFETY: the caller's contract.
+    unsafe fn accumulate<P: Places, const N: usize>(
+        self,
+        beta: f32,
+        c: Output,
+        count: usize,
+        places: P,
+        values: &mut [f32; N],
+    ) {
+        let old = self.c.pointer.cast_const();
+        // SAFETY: the caller's contract; elements of this type.
         unsafe {
-            if self.c.is_half {
-                let bits: [u16; 4] = vec::load(self.c.c.pointer.cast::<u16>().add(at).cast_const());
-                return bits.map(|bits| f32::from_bits(bits.into()));
+            match (self.is_half, F16) {
+                (false, _) => old.accumulate(beta, c, count, places, values),
+                (true, true) => old.cast::<f16>().accumulate(beta, c, count, places, values),
+                (true, false) => old.cast::<bf16>().accumulate(beta, c, count, places, values),
             }
-            vec::load4(self.c.c.pointer.add(at).cast_const())
         }
-    }
-
-    #[inline(always)]
-    fn apply(self, value: f32, old: f32) -> f32 {
-        let old = match (self.c.is_half, F16) {
-            (false, _) => old,
-            (true, true) => f16::from_bits(old.to_bits() as u16).widen(),
-            (true, false) => bf16::from_bits(old.to_bits() as u16).widen(),
-        };
-        fma(self.beta, old, value)
     }
 }
 
@@ -255,24 +238,6 @@ impl<const F16: bool> TensorOutput<F16> {
     #[inline(always)]
     pub(crate) fn offset(self, row: u32, col: u32) -> usize {
         row as usize * self.c.ld as usize + col as usize
-    }
-
-    /// The bits of an element of C.
-    ///
-    /// # Safety
-    /// It is inside.
-    #[inline(always)]
-    unsafe fn load(self, row: u32, col: u32) -> f32 {
-        let at = self.offset(row, col);
-        // SAFETY: the caller's contract.
-        unsafe {
-            if self.is_half {
-                let [bits] = vec::load(self.c.pointer.cast::<u16>().add(at).cast_const());
-                return f32::from_bits(bits.into());
-            }
-            let [value] = vec::load(self.c.pointer.add(at).cast_const());
-            value
-        }
     }
 
     /// Begins to copy the bias of `cols` columns from `col` on, if it begins on 16 bytes: for [`store_fragments`](Self::store_fragments), so that
@@ -373,9 +338,8 @@ impl<const F16: bool> TensorOutput<F16> {
             }
             let within = Fragment { row: lane / 4, col: lane % 4 * 2 };
             let places = Fragment { row: row + within.row, col: first + within.col };
-            let old = |beta| Accumulate { c: self, beta };
             // SAFETY: as the launch promises; C can be read as well.
-            unsafe { self.c.apply_epilogue(self.epilogue, width(SUMS), places, old, &mut values) };
+            unsafe { self.c.apply_epilogue(self.epilogue, width(SUMS), places, self, &mut values) };
             let halves = (width(SUMS) / STAGED_SUMS) as u32;
             let half =
                 |second: bool| array::from_fn(|i| values[i + usize::from(second) * STAGED_SUMS]);
@@ -429,21 +393,24 @@ impl<const F16: bool> TensorOutput<F16> {
                 warp::sync_warp(u32::MAX);
             }
         }
-        let old = |beta| Accumulate { c: self, beta };
         // SAFETY: as the launch promises; C can be read as well.
-        unsafe { self.c.apply_epilogue(self.epilogue, count, places, old, &mut values) };
-        for i in (0..count).step_by(4) {
-            let (row, col) = places.at(i);
-            let at = self.offset(row, col);
-            let quad = [values[i], values[i + 1], values[i + 2], values[i + 3]];
-            // SAFETY: the caller's contract.
-            unsafe {
-                if self.is_half {
-                    let pairs = [[quad[0], quad[1]], [quad[2], quad[3]]].map(Self::narrow_pair);
-                    vec::store(self.c.pointer.cast::<u16>().add(at).cast(), pairs);
-                } else {
-                    vec::store(self.c.pointer.add(at), quad);
+        unsafe { self.c.apply_epilogue(self.epilogue, count, places, self, &mut values) };
+        let quad = |i: usize| [values[i], values[i + 1], values[i + 2], values[i + 3]];
+        // SAFETY: the caller's contract.
+        unsafe {
+            if self.is_half {
+                for i in (0..count).step_by(4) {
+                    let (row, col) = places.at(i);
+                    let to = self.c.pointer.cast::<u16>().add(self.offset(row, col));
+                    let [one, other, third, fourth] = quad(i);
+                    let pairs = [[one, other], [third, fourth]].map(Self::narrow_pair);
+                    vec::store(to.cast(), pairs);
                 }
+                return;
+            }
+            for i in (0..count).step_by(4) {
+                let (row, col) = places.at(i);
+                vec::store(self.c.pointer.add(self.offset(row, col)), quad(i));
             }
         }
     }
@@ -609,10 +576,9 @@ impl<const F16: bool> TensorOutput<F16> {
     /// No other thread stores these elements.
     #[inline(always)]
     pub unsafe fn store_empty(self, at: impl Fn(usize) -> (u32, u32) + Copy) {
-        let old = |beta| Accumulate { c: self, beta };
         let mut values = [0.0; OUTPUTS_AT_ONCE];
         // SAFETY: as the launch promises; C can be read as well.
-        unsafe { self.c.apply_epilogue(self.epilogue, AT_ONCE, at, old, &mut values) };
+        unsafe { self.c.apply_epilogue(self.epilogue, AT_ONCE, at, self, &mut values) };
         for i in 0..AT_ONCE {
             let (row, col) = at(i);
             // SAFETY: the caller's contract.

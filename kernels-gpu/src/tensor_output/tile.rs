@@ -16,7 +16,7 @@ use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 use cuda_std::vec;
 
-use super::{Accumulate, Fragment, ROWS, TensorOutput};
+use super::{Fragment, ROWS, TensorOutput};
 
 /// Elements of 16 bytes.
 const HALVES: u32 = 8;
@@ -272,10 +272,9 @@ impl<const F16: bool> TensorOutput<F16> {
                     Fragment { row: row + below, col: col + beside }
                 };
                 let places = Fragment { row: row + within().row, col: col + within().col };
-                let old = |beta| Accumulate { c: self, beta };
                 // SAFETY: as the launch promises; C can be read as well, before any of the tile is stored. Then, in the tile.
                 unsafe {
-                    self.c.apply_epilogue(self.epilogue, PART, places, old, &mut values);
+                    self.c.apply_epilogue(self.epilogue, PART, places, self, &mut values);
                     match self.is_half {
                         true => self.stage_narrow(halves().1, staging, within(), values),
                         false => Self::stage_floats(floats().1, staging, within(), values),

@@ -12,7 +12,7 @@ use cuda_std::{atomic, cluster, vec, warp};
 use super::WARP;
 use super::work::{Entry, Pass};
 use crate::epilogue::OUTPUTS_AT_ONCE;
-use crate::tensor_output::{Accumulate, TensorOutput};
+use crate::tensor_output::TensorOutput;
 
 /// Neighbours in a column of the tile that a thread adds up at once, and how many of these.
 pub const QUAD: u32 = 4;
@@ -226,9 +226,8 @@ unsafe fn store_quads<const F16: bool>(
     };
     let TensorOutput { c: output, is_half, epilogue } = c;
     if epilogue.is_some() || output.beta != 0.0 {
-        let old = |beta| Accumulate { c, beta };
         // SAFETY: as the launch promises; C can be read as well.
-        unsafe { output.apply_epilogue(epilogue, QUADS * 4, place, old, &mut values) };
+        unsafe { output.apply_epilogue(epilogue, QUADS * 4, place, c, &mut values) };
     } else {
         values = values.map(|value| output.alpha * value);
     }
