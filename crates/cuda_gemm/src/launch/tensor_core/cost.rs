@@ -62,9 +62,24 @@ const WHOLE: SplitCost = SplitCost {
     alone: [1.0, 0.0],
 };
 
-/// What each 128 sums of a thread take on top where they are not only stored: between what was measured of a function without a bias, and
-/// of one with a bias or of an old C.
-const EPILOGUE: f64 = 3.0;
+/// What each 128 sums of a thread take on top of being stored in 16 bits: in f32, by a persistent kernel with large tiles; with a bias or a factor;
+/// with an activation; and with an old C or a residual, in f32 and in 16 bits (`runs/2026-11-27-h100-epilogues`).
+const FLOATS: f64 = 1.0;
+const VECTOR: f64 = 1.0;
+const ACTIVATION: f64 = 2.0;
+const MATRIX: [f64; 2] = [6.8, 4.8];
+
+/// What an epilogue takes, of as many sums.
+fn epilogue(gemm: &Gemm) -> f64 {
+    let Epilogue { scale, bias, activation, residual } = gemm.epilogue;
+    let of = |is_there: bool, cost: f64| if is_there { cost } else { 0.0 };
+    let [floats, halves] = MATRIX;
+    of(scale.is_some(), VECTOR)
+        + of(bias.is_some(), VECTOR)
+        + of(activation.is_some(), ACTIVATION)
+        + of(residual, floats)
+        + of(gemm.beta != 0.0, if gemm.output == Element::F32 { floats } else { halves })
+}
 
 /// Bytes that device memory of an H200 delivers in a microsecond. With as many as an H100 has, these costs choose worse there.
 const BANDWIDTH: f64 = 4.4e6;
@@ -120,10 +135,12 @@ impl Cost {
             false => [chain[0], split.block],
         };
         let takes_turns = self.kernel.name() == wgmma_pingpong::DESCRIPTOR.name();
-        let only_stored = gemm.beta == 0.0 && gemm.epilogue == Epilogue::default();
         let warpgroups = if takes_turns { 1 } else { self.kernel.rows().div_ceil(64) };
         let sums = f64::from(self.kernel.rows() * self.kernel.cols()) / f64::from(128 * warpgroups);
-        let epilogue = if only_stored { 0.0 } else { EPILOGUE / 128.0 * sums };
+        // Of others it is too little to tell, or another warpgroup multiplies meanwhile; what edges take is fitted to a C in f32.
+        let is_slow = self.kernel.is_persistent() && !takes_turns && !has_edge && sums > 64.0;
+        let floats = if is_slow && gemm.output == Element::F32 { FLOATS } else { 0.0 };
+        let epilogue = (floats + epilogue(gemm)) * sums / 128.0;
         let outside = 1.0 + outside * is_outside;
         let of_tile = chain[1] * sequence + edge + epilogue;
         let of_steps = steps * of_step * outside;
