@@ -123,7 +123,7 @@ pub fn no_baseline(error: &BenchError) -> String {
 pub fn not_compared(reason: &NotCompared) -> String {
     let reason = match reason {
         NotCompared::Refused(error) => advised(error),
-        NotCompared::Wrong => "cuBLAS: the result is wrong".to_owned(),
+        NotCompared::Wrong => "cuBLAS: the result is outside of its bounds (an old C of 16 bits it may add to a product that it has rounded before)".to_owned(),
     };
     format!("warning: this shape is not compared: {reason}")
 }

@@ -308,9 +308,8 @@ impl<const F16: bool> TensorOutput<F16> {
             return;
         }
         if is_copied(&bias) {
+            // The warp is together again before it is read, when the sums have been staged.
             cp_async::wait_group::<0>();
-            // SAFETY: the warp is together.
-            unsafe { warp::sync_warp(u32::MAX) };
         }
         // Not known to the compiler, so that the loop is not unrolled.
         let parts = black_box((COUNT * SUMS / width(SUMS)) as u32);

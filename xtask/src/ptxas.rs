@@ -65,6 +65,11 @@ impl Ptxas {
             .is_ok_and(|run| run.status.success())
     }
 
+    /// Whether it compiles kernels side by side where it is asked to, as those of CUDA 12.1 and later do.
+    fn uses_all_processors(&self) -> bool {
+        run(Command::new(&self.0).arg("--help")).is_ok_and(|help| help.contains("--split-compile"))
+    }
+
     /// The machine instructions of one kernel in the PTX file, as the `cuobjdump` beside this
     /// `ptxas` lists them.
     pub fn disassemble(&self, ptx: &Path, arch: CudaArch, kernel: &str) -> Result<String, String> {
@@ -82,6 +87,7 @@ impl Ptxas {
         input.write_all(ptx.as_bytes()).map_err(|error| error.to_string())?;
         let output = Command::new(&self.0)
             .arg("-v")
+            .args(self.uses_all_processors().then_some("--split-compile=0"))
             .arg(format!("-arch={arch}"))
             .args(["-o", if cfg!(windows) { "NUL" } else { "/dev/null" }])
             .arg(input.path())

@@ -1,8 +1,10 @@
 //! The kernels for tensor cores, and their mutants.
 
+use kernels_gpu::epilogue::{Parameters, operations};
 use kernels_gpu::tensor_core::{BK, PANEL, options};
 use kernels_gpu::{InputType, TENSOR_CORE, TensorCoreAbi, TensorCoreDescriptor};
 use soft_cuda::{Device, Fill, LaunchConfig, Schedule, Swizzle, TensorElement, TensorMap};
+use std::mem::offset_of;
 use std::num::NonZero;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -38,7 +40,7 @@ fn to_bf16(value: f32) -> u16 {
 struct Output {
     /// 16 bits, or f32.
     is_half: bool,
-    /// `C = A * B + C`, or `C = A * B`.
+    /// `C = A * B + C`, with a bias for each column, or `C = A * B`.
     accumulates: bool,
 }
 
@@ -116,8 +118,20 @@ fn run(
         params.resize(params.len().next_multiple_of(8) + 8, 0);
         params.extend(options::HALF_OUTPUT.to_le_bytes());
     }
-    // No other options, and no epilogue.
+    // No other options, and no epilogue but a bias.
     params.resize(kernel.params_size(), 0);
+    let has_bias = accumulates && spec.layouts(InputType::Bf16).is_some();
+    if has_bias {
+        let bias = device.alloc(u64::from(4 * n)).unwrap();
+        let bytes: Vec<u8> = (0..n).flat_map(|i| value(i, 3).to_le_bytes()).collect();
+        device.write(bias, &bytes).unwrap();
+        // The last parameter, but for those of kernels that split K.
+        let behind = if spec.splits() { 40 } else { 0 };
+        let at = params.len() - behind - size_of::<Parameters>();
+        let operation = operations::BIAS_COLUMN.to_le_bytes();
+        params[at + offset_of!(Parameters, operations)..][..4].copy_from_slice(&operation);
+        params[at + offset_of!(Parameters, bias)..][..8].copy_from_slice(&bias.to_le_bytes());
+    }
     if spec.splits() {
         let blocks = u64::from(clusters * splits);
         let partials = device.alloc(4 * 2 * blocks * u64::from(spec.rows() * spec.cols())).unwrap();
@@ -156,6 +170,7 @@ fn run(
         let products = a[row].iter().zip(&b_across[col]).map(|(a, b)| a * b);
         let (sum, at) = (products.sum::<f32>(), i as usize);
         let sum = if accumulates { sum + value(i, 2) } else { sum };
+        let sum = if has_bias { sum + value(i % n, 3) } else { sum };
         match is_half {
             true => bytes.as_chunks().0[at] != to_bf16(sum).to_le_bytes(),
             false => f32::from_le_bytes(bytes.as_chunks().0[at]) != sum,
