@@ -17,6 +17,8 @@
 //! To add one: implement [`Epilogue`], give it a number in [`operations`], and call
 //! `visit` for it in `Output::apply_epilogue`.
 
+use core::marker::PhantomData;
+
 use cuda_std::half::{Half, bf16, f16};
 use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
@@ -88,8 +90,8 @@ pub trait Places: Copy {
     const SHARED: bool = false;
     /// Whether a kernel has loaded the bias of the columns ahead.
     const HAS_COLUMN_BIAS: bool = false;
-    /// Whether all outputs are inside, in runs of four whose elements are on 16 bytes in each matrix and each vector of columns: see
-    /// [`Parameters::is_aligned`].
+    /// Whether all outputs are inside, in runs of four, which are vectors in whatever is read for them: of each matrix, and of each vector of columns,
+    /// they lie on four times an element's bytes. See [`Parameters::is_aligned`].
     const ALIGNED: bool = false;
 
     /// The row and the column of an output.
@@ -128,6 +130,10 @@ impl<F: Fn(usize) -> (u32, u32) + Copy> Places for F {
 pub trait ColumnBias: Copy {
     /// Whether it has.
     const EXISTS: bool;
+
+    /// Waits for what this thread has copied; the warp is to come together before it is read.
+    #[inline(always)]
+    fn wait(self) {}
 
     /// That of a quad's columns.
     ///
@@ -214,12 +220,12 @@ pub trait Epilogue: Copy {
         0.0
     }
 
-    /// The same for four neighbours, by one access where it can.
+    /// The same for four neighbours, by one access where there are four elements.
     ///
     /// # Safety
-    /// They lie inside C, and what is loaded for the first one is on 16 bytes.
+    /// They lie inside C, and are as [`Places::ALIGNED`] says.
     #[inline(always)]
-    unsafe fn load_four(self, row: u32, col: u32) -> F32x4 {
+    unsafe fn load4(self, row: u32, col: u32) -> F32x4 {
         // SAFETY: the caller's contract.
         [0, 1, 2, 3].map(|next| unsafe { self.load(row, col, next) })
     }
@@ -228,72 +234,105 @@ pub trait Epilogue: Copy {
     fn apply(self, value: f32, loaded: f32) -> f32;
 }
 
-/// An element of C before the launch.
-pub(crate) trait Element: Copy {
-    /// Its bits, of which a value is made when it is used: that would wait for it, one load after the other.
-    fn bits(self) -> f32;
+/// An element of C before the launch, the *source*.
+pub(crate) trait SourceElement: Copy {
+    /// One of them, as its bits: widened here, each load would wait for the one before.
+    ///
+    /// # Safety
+    /// It can be read.
+    unsafe fn load(pointer: *const Self) -> f32;
+
+    /// Four neighbours.
+    ///
+    /// # Safety
+    /// They can be read, and lie on four times an element's bytes.
+    unsafe fn load4(pointer: *const Self) -> F32x4;
 
     /// The value of such bits.
-    fn value(bits: f32) -> f32;
+    fn widen(bits: f32) -> f32;
 }
 
-impl Element for f32 {
+impl SourceElement for f32 {
     #[inline(always)]
-    fn bits(self) -> f32 {
-        self
+    unsafe fn load(pointer: *const Self) -> f32 {
+        // SAFETY: the caller's contract.
+        unsafe { *pointer }
     }
 
     #[inline(always)]
-    fn value(bits: f32) -> f32 {
+    unsafe fn load4(pointer: *const Self) -> F32x4 {
+        // SAFETY: the caller's contract.
+        unsafe { vec::load4(pointer) }
+    }
+
+    #[inline(always)]
+    fn widen(bits: f32) -> f32 {
         bits
     }
 }
 
-macro_rules! half_element {
+macro_rules! half_source {
     ($($type:ty),*) => {$(
-        impl Element for $type {
+        impl SourceElement for $type {
             #[inline(always)]
-            fn bits(self) -> f32 {
-                f32::from_bits(self.to_bits().into())
+            unsafe fn load(pointer: *const Self) -> f32 {
+                // SAFETY: the caller's contract.
+                let [element] = unsafe { vec::load(pointer) };
+                f32::from_bits(element.to_bits().into())
             }
 
             #[inline(always)]
-            fn value(bits: f32) -> f32 {
+            unsafe fn load4(pointer: *const Self) -> F32x4 {
+                // SAFETY: the caller's contract.
+                let four: [Self; 4] = unsafe { vec::load(pointer) };
+                four.map(|element| f32::from_bits(element.to_bits().into()))
+            }
+
+            #[inline(always)]
+            fn widen(bits: f32) -> f32 {
                 Self::from_bits(bits.to_bits() as u16).widen()
             }
         }
     )*};
 }
 
-half_element!(f16, bf16);
+half_source!(f16, bf16);
 
-/// C before the launch, of one type of elements or of several.
-pub(crate) trait OldOutput: Copy {
-    /// Adds beta times it to `count` values, whose places in `c` are given.
+/// How the elements of C are read before they are overwritten: of one type, or of one of several.
+pub(crate) trait Source: Copy {
+    /// Adds beta times C to `count` values, whose places in it are given.
     ///
     /// # Safety
-    /// C can be read.
-    unsafe fn accumulate<P: Places, const N: usize>(
+    /// C can be read, and the places are as [`Places::ALIGNED`] says.
+    unsafe fn add<P: Places, const N: usize>(
         self,
-        beta: f32,
         c: Output,
+        beta: f32,
         count: usize,
         places: P,
         values: &mut [f32; N],
     );
 }
 
-impl<T: Element> OldOutput for *const T {
+/// They are of this type.
+#[derive(Clone, Copy)]
+pub(crate) struct SourceOf<T>(PhantomData<T>);
+
+impl<T> SourceOf<T> {
+    pub(crate) const NEW: Self = Self(PhantomData);
+}
+
+impl<T: SourceElement> Source for SourceOf<T> {
     #[inline(always)]
-    unsafe fn accumulate<P: Places, const N: usize>(
+    unsafe fn add<P: Places, const N: usize>(
         self,
-        beta: f32,
         c: Output,
+        beta: f32,
         count: usize,
         places: P,
         values: &mut [f32; N],
     ) {
-        let epilogue = Accumulate { c: self, ld: c.ld, beta };
+        let epilogue = Accumulate { c: c.pointer.cast::<T>().cast_const(), ld: c.ld, beta };
         // SAFETY: the caller's contract.
         unsafe { c.visit(epilogue, count, places, values) };
     }
@@ -307,31 +346,29 @@ struct Accumulate<T> {
     beta: f32,
 }
 
-impl<T: Element> Accumulate<T> {
+impl<T: SourceElement> Accumulate<T> {
     #[inline(always)]
     fn at(self, row: u32, col: u32) -> *const T {
         self.c.wrapping_add(row as usize * self.ld as usize + col as usize)
     }
 }
 
-impl<T: Element> Epilogue for Accumulate<T> {
+impl<T: SourceElement> Epilogue for Accumulate<T> {
     #[inline(always)]
     unsafe fn load(self, row: u32, col: u32, next: usize) -> f32 {
         // SAFETY: inside.
-        let [element] = unsafe { vec::load(self.at(row, col).add(next)) };
-        T::bits(element)
+        unsafe { T::load(self.at(row, col).add(next)) }
     }
 
     #[inline(always)]
-    unsafe fn load_four(self, row: u32, col: u32) -> F32x4 {
+    unsafe fn load4(self, row: u32, col: u32) -> F32x4 {
         // SAFETY: the caller's contract.
-        let four: [T; 4] = unsafe { vec::load(self.at(row, col)) };
-        four.map(T::bits)
+        unsafe { T::load4(self.at(row, col)) }
     }
 
     #[inline(always)]
     fn apply(self, value: f32, old: f32) -> f32 {
-        fma(self.beta, T::value(old), value)
+        fma(self.beta, T::widen(old), value)
     }
 }
 
@@ -366,9 +403,9 @@ impl Vector {
     /// Those of four neighbours in a row.
     ///
     /// # Safety
-    /// As for [`at`](Self::at); those of columns are on 16 bytes.
+    /// As for [`at`](Self::at); those of columns lie on 16 bytes.
     #[inline(always)]
-    unsafe fn four(self, row: u32, col: u32) -> F32x4 {
+    unsafe fn at4(self, row: u32, col: u32) -> F32x4 {
         // SAFETY: the caller's contract.
         unsafe {
             match self.per_row {
@@ -391,9 +428,9 @@ impl Epilogue for Scale {
     }
 
     #[inline(always)]
-    unsafe fn load_four(self, row: u32, col: u32) -> F32x4 {
+    unsafe fn load4(self, row: u32, col: u32) -> F32x4 {
         // SAFETY: the launch promises it; the caller's contract.
-        unsafe { self.0.four(row, col) }
+        unsafe { self.0.at4(row, col) }
     }
 
     #[inline(always)]
@@ -414,9 +451,9 @@ impl Epilogue for Bias {
     }
 
     #[inline(always)]
-    unsafe fn load_four(self, row: u32, col: u32) -> F32x4 {
+    unsafe fn load4(self, row: u32, col: u32) -> F32x4 {
         // SAFETY: the launch promises it; the caller's contract.
-        unsafe { self.0.four(row, col) }
+        unsafe { self.0.at4(row, col) }
     }
 
     #[inline(always)]
@@ -507,7 +544,7 @@ impl Epilogue for Residual {
     }
 
     #[inline(always)]
-    unsafe fn load_four(self, row: u32, col: u32) -> F32x4 {
+    unsafe fn load4(self, row: u32, col: u32) -> F32x4 {
         let first = row as usize * self.ld as usize + col as usize;
         // SAFETY: as above; the caller's contract.
         unsafe { vec::load4(self.elements.add(first)) }
@@ -526,8 +563,8 @@ impl Parameters {
         self.operations != 0
     }
 
-    /// Whether four neighbours in a row are on 16 bytes, in the residual and in vectors of columns, where the first one's column is a multiple of
-    /// four.
+    /// Whether four neighbours in a row are vectors of 16 bytes in the residual and in vectors of columns, where the first one's column is a multiple
+    /// of four.
     #[inline(always)]
     pub fn is_aligned(&self) -> bool {
         use operations::{BIAS_COLUMN, RESIDUAL, SCALE_COLUMN};
@@ -594,9 +631,10 @@ impl Output {
         places: impl Places,
         mut values: [f32; N],
     ) {
-        let old = self.pointer.cast_const();
         // SAFETY: the caller's contract. C is a matrix that can be read as well.
-        unsafe { self.apply_epilogue(epilogue, count, places, old, &mut values) };
+        unsafe {
+            self.apply_epilogue(epilogue, count, places, SourceOf::<f32>::NEW, &mut values);
+        };
         let place = |row: u32, col: u32| {
             self.pointer.wrapping_add(row as usize * self.ld as usize + col as usize)
         };
@@ -622,17 +660,17 @@ impl Output {
     }
 
     /// What an epilogue makes of `count` sums, whose places are given, before they are stored. With a
-    /// beta that is not 0, `old` adds what is in C.
+    /// beta that is not 0, what is in C is added.
     ///
     /// # Safety
-    /// The parameters are as the launch promises, and what `old` loads inside C is there.
+    /// The parameters are as the launch promises, C can be read as `source` does, and the places are as [`Places::ALIGNED`] says.
     #[inline(always)]
     pub(crate) unsafe fn apply_epilogue<P: Places, const N: usize>(
         self,
         epilogue: Parameters,
         count: usize,
         places: P,
-        old: impl OldOutput,
+        source: impl Source,
         values: &mut [f32; N],
     ) {
         use operations::{
@@ -660,7 +698,7 @@ impl Output {
         // SAFETY: the caller's contract.
         unsafe {
             if beta != 0.0 {
-                old.accumulate(beta, self, count, places.again(), values);
+                source.add(self, beta, count, places.again(), values);
             }
             if epilogue.has(SCALE_ROW | SCALE_COLUMN) {
                 let scale = vector(epilogue.scale, SCALE_ROW);
@@ -760,7 +798,7 @@ impl Output {
     ///
     /// # Safety
     /// What it loads for outputs inside C is there, and nothing writes it; it looks only at the row if `per_row`, and only
-    /// at the column if not.
+    /// at the column if not. The places are as [`Places::ALIGNED`] says.
     #[inline(always)]
     unsafe fn visit_shared<const N: usize, P: Places>(
         self,
@@ -777,7 +815,7 @@ impl Output {
                 let (row, col) = places.at(run);
                 if first(places.first(run)) == run {
                     // SAFETY: inside, and on 16 bytes.
-                    loaded[run..][..4].copy_from_slice(&unsafe { epilogue.load_four(row, col) });
+                    loaded[run..][..4].copy_from_slice(&unsafe { epilogue.load4(row, col) });
                 }
             }
         } else if P::RUN == 1 {
@@ -809,15 +847,16 @@ impl Output {
     /// Applies an epilogue to outputs. All loads are in flight before the first is used.
     ///
     /// # Safety
-    /// What it loads for outputs inside C is there.
+    /// What it loads for outputs inside C is there, and the places are as [`Places::ALIGNED`] says.
     #[inline(always)]
-    unsafe fn visit<const N: usize, P: Places>(
+    pub(crate) unsafe fn visit<const N: usize, P: Places>(
         self,
         epilogue: impl Epilogue,
         count: usize,
         places: P,
         values: &mut [f32; N],
     ) {
+        const { assert!(!P::ALIGNED || P::RUN == 4, "runs are vectors of four") };
         let mut loaded = [0.0; N];
         for i in 0..count {
             let (run, next) = (i - i % P::RUN, i % P::RUN);
@@ -825,7 +864,7 @@ impl Output {
             if P::ALIGNED {
                 if next == 0 {
                     // SAFETY: inside, and on 16 bytes.
-                    loaded[i..][..4].copy_from_slice(&unsafe { epilogue.load_four(row, col) });
+                    loaded[i..][..4].copy_from_slice(&unsafe { epilogue.load4(row, col) });
                 }
             } else if row < self.rows && col + (next as u32) < self.cols {
                 // SAFETY: inside.

@@ -3,7 +3,8 @@
 //! `wgmma` leaves a warp's sums such that four lanes have 32 bytes of a row in f32, and 16 in 16 bits. They go through shared memory, 16 rows by
 //! 32 or 64 columns at a time, so that a warp stores whole lines: by vectors of 16 bytes where rows begin on these, and otherwise, and at edges,
 //! one element per lane. Where there is an epilogue, or C is read, [`PART`] sums at a time are moved to the same registers, so that the epilogue
-//! is in the code once.
+//! is in the code once for each of two ways. Where all that it reads are vectors of four elements, it comes behind the staging: a lane has four neighbours of
+//! every fourth row, which it reads and stores as such vectors (of 8 bytes, if C is of 16 bits). Otherwise it comes before, on the sums as `wgmma` leaves them, and one element per lane is stored.
 
 mod tile;
 
@@ -15,7 +16,7 @@ use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 use cuda_std::{cp_async, vec};
 
-use crate::epilogue::{ColumnBias, OUTPUTS_AT_ONCE, OldOutput, Parameters, Places};
+use crate::epilogue::{ColumnBias, OUTPUTS_AT_ONCE, Parameters, Places, Source, SourceOf};
 use crate::matrix::Output;
 
 pub use self::tile::tile_bytes;
@@ -74,30 +75,46 @@ impl Places for Fragment {
 
 /// The bias of the columns of a tile, in shared memory: see [`TensorOutput::copy_bias`].
 #[derive(Clone, Copy)]
-pub struct StagedBias(pub SharedPtr<f32>);
+pub struct StagedBias(SharedPtr<f32>);
+
+impl StagedBias {
+    /// Where it is to be.
+    ///
+    /// # Safety
+    /// The memory, on 16 bytes, is a warp's own, and of as many elements as the tile has columns.
+    #[inline(always)]
+    pub unsafe fn at(memory: SharedPtr<f32>) -> Self {
+        Self(memory)
+    }
+}
 
 impl ColumnBias for StagedBias {
     const EXISTS: bool = true;
 
     #[inline(always)]
+    fn wait(self) {
+        cp_async::wait_group::<0>();
+    }
+
+    #[inline(always)]
     unsafe fn of_quad(self, in_row: usize) -> F32x4 {
-        // SAFETY: it has been copied, on 16 bytes.
+        // SAFETY: it has been copied, as whoever stores with it promises.
         unsafe { self.0.load4(4 * in_row as u32) }
     }
 }
 
 /// The places of a lane's outputs of a part, as eight lanes store 32 columns of a row: four neighbours in every fourth row.
 #[derive(Clone, Copy)]
-struct Quads<B> {
+struct StagedQuads<B> {
     /// Of the first one.
     row: u32,
     col: u32,
-    /// Its number among the four neighbours of its row in the tile.
-    in_row: u32,
+    /// The number of the first four neighbours among those of the tile's row.
+    quad: u32,
     bias: B,
 }
 
-impl<B: ColumnBias> Places for Quads<B> {
+impl<B: ColumnBias> Places for StagedQuads<B> {
     const RUN: usize = 4;
     const SHARED: bool = true;
     const HAS_COLUMN_BIAS: bool = B::EXISTS;
@@ -121,15 +138,42 @@ impl<B: ColumnBias> Places for Quads<B> {
 
     #[inline(always)]
     unsafe fn column_bias(self, i: usize) -> F32x4 {
-        let in_row = self.in_row as usize + i / STAGED_SUMS * (STAGED_COLS / 4) as usize;
+        let quad = self.quad as usize + i / STAGED_SUMS * (STAGED_COLS / 4) as usize;
         // SAFETY: the caller's contract.
-        unsafe { self.bias.of_quad(in_row) }
+        unsafe { self.bias.of_quad(quad) }
     }
 }
 
-/// Whether a kernel copies it ahead.
-const fn is_copied<B: ColumnBias>(_: &B) -> bool {
-    B::EXISTS
+/// Stages a lane's sums of 32 columns, with those of its warp.
+///
+/// # Safety
+/// A whole warp calls this together, with its own `staging`, which all have read.
+#[inline(always)]
+unsafe fn stage(staging: SharedPtr<f32>, lane: u32, sums: impl Fn(usize) -> f32) {
+    let within = Fragment { row: lane / 4, col: lane % 4 * 2 };
+    // SAFETY: the warp's own memory, on 8 bytes; the warp is together.
+    unsafe {
+        for i in (0..STAGED_SUMS).step_by(2) {
+            let (down, right) = within.at(i);
+            staging.store_vec(staged(down, right), [sums(i), sums(i + 1)]);
+        }
+        warp::sync_warp(u32::MAX);
+    }
+}
+
+/// Four neighbours in every fourth row of what was staged, from the row and column on that a lane stores.
+///
+/// # Safety
+/// A whole warp calls this together, behind [`stage`].
+#[inline(always)]
+unsafe fn staged_quads(staging: SharedPtr<f32>, lane: u32) -> [F32x4; 4] {
+    let (down, right) = (lane / 8, lane % 8 * 4);
+    // SAFETY: the warp's own memory, on 16 bytes; the warp is together.
+    unsafe {
+        let quads = [0, 4, 8, 12].map(|i| staging.load_vec(staged(i + down, right)));
+        warp::sync_warp(u32::MAX);
+        quads
+    }
 }
 
 /// Sums of a part, for matrices of `sums` side by side.
@@ -171,23 +215,22 @@ pub struct TensorOutput<const F16: bool> {
     pub(crate) epilogue: Parameters,
 }
 
-impl<const F16: bool> OldOutput for TensorOutput<F16> {
+impl<const F16: bool> Source for TensorOutput<F16> {
     #[inline(always)]
-    unsafe fn accumulate<P: Places, const N: usize>(
+    unsafe fn add<P: Places, const N: usize>(
         self,
-        beta: f32,
         c: Output,
+        beta: f32,
         count: usize,
         places: P,
         values: &mut [f32; N],
     ) {
-        let old = self.c.pointer.cast_const();
         // SAFETY: the caller's contract; elements of this type.
         unsafe {
             match (self.is_half, F16) {
-                (false, _) => old.accumulate(beta, c, count, places, values),
-                (true, true) => old.cast::<f16>().accumulate(beta, c, count, places, values),
-                (true, false) => old.cast::<bf16>().accumulate(beta, c, count, places, values),
+                (false, _) => SourceOf::<f32>::NEW.add(c, beta, count, places, values),
+                (true, true) => SourceOf::<f16>::NEW.add(c, beta, count, places, values),
+                (true, false) => SourceOf::<bf16>::NEW.add(c, beta, count, places, values),
             }
         }
     }
@@ -240,15 +283,23 @@ impl<const F16: bool> TensorOutput<F16> {
         row as usize * self.c.ld as usize + col as usize
     }
 
-    /// Begins to copy the bias of `cols` columns from `col` on, if it begins on 16 bytes: for [`store_fragments`](Self::store_fragments), so that
-    /// nothing waits for it there.
+    /// Whether four neighbours in a row are vectors, in C and in all that an epilogue reads.
+    #[inline(always)]
+    fn takes_vectors(self) -> bool {
+        let bytes = if self.is_half { 8 } else { 16 };
+        (self.c.pointer as usize).is_multiple_of(bytes)
+            && self.c.ld.is_multiple_of(4)
+            && self.epilogue.is_aligned()
+    }
+
+    /// Begins to copy the bias of `cols` columns from `col` on, if it is read as vectors: for [`store_fragments`](Self::store_fragments), so that
+    /// nothing waits for it there. Each warp has a copy of its own, since warps of a tile need not wait for each other.
     ///
     /// # Safety
-    /// There is a bias for each column. A whole warp calls this together, with its own memory on 16 bytes, of as many elements, a multiple of four.
+    /// There is a bias for each column. A whole warp calls this together, with its own memory of as many elements.
     #[inline(always)]
     pub unsafe fn copy_bias(self, col: u32, cols: u32, to: StagedBias) {
-        let bias = self.epilogue.bias;
-        if !(bias as usize).is_multiple_of(16) {
+        if !self.takes_vectors() {
             return;
         }
         // SAFETY: the warp is together: all have read what it was before.
@@ -257,7 +308,7 @@ impl<const F16: bool> TensorOutput<F16> {
             let i = first + black_box(warp::lane_id()) * 4;
             if i < cols {
                 let inside = self.c.cols.saturating_sub(col + i).min(4);
-                let from = bias.wrapping_add((col + i) as usize);
+                let from = self.epilogue.bias.wrapping_add((col + i) as usize);
                 // SAFETY: as much as is inside, on 16 bytes; the warp's own memory.
                 unsafe { cp_async::copy16_zfill(to.0.add(i), from, 4 * inside) };
             }
@@ -270,8 +321,8 @@ impl<const F16: bool> TensorOutput<F16> {
     ///
     /// # Safety
     /// A whole warp calls this together, with its own `staging` of [`STAGING`] elements, and no other
-    /// thread stores these elements. `bias` is what [`copy_bias`](Self::copy_bias) was called with, if
-    /// it exists and the launch has one for each column.
+    /// thread stores these elements. Where the launch has a bias for each column, and
+    /// `bias` exists, [`copy_bias`](Self::copy_bias) has been called for this output with it, and with `col` and all columns of `acc`.
     #[inline(always)]
     pub unsafe fn store_fragments<const BELOW: u32, const SUMS: usize, const COUNT: usize>(
         self,
@@ -307,14 +358,12 @@ impl<const F16: bool> TensorOutput<F16> {
             }
             return;
         }
-        if is_copied(&bias) {
-            // The warp is together again before it is read, when the sums have been staged.
-            cp_async::wait_group::<0>();
-        }
+        // The warp comes together when sums have been staged.
+        bias.wait();
         // Not known to the compiler, so that the loop is not unrolled.
         let parts = black_box((COUNT * SUMS / width(SUMS)) as u32);
         let cols = 2 * width(SUMS) as u32;
-        let is_aligned = begins_aligned && self.epilogue.is_aligned();
+        let takes_vectors = self.takes_vectors();
         for part in 0..parts {
             let across = (SUMS / width(SUMS)) as u32;
             let (down, first) = (part / across * BELOW, col + part % across * PART_COLS);
@@ -328,10 +377,10 @@ impl<const F16: bool> TensorOutput<F16> {
             let (lane, row) = (black_box(lane), black_box(row + down));
             let mut values = sums_of_part(acc, part);
             let is_inside = row + ROWS <= self.c.rows && first + cols <= self.c.cols;
-            if is_aligned && is_inside {
-                let (row, in_row) = (row + lane / 8, (first - col) / 4 + lane % 8);
-                let places = Quads { row, col: first + lane % 8 * 4, in_row, bias };
-                // SAFETY: inside, and aligned; the warp is together.
+            if takes_vectors && is_inside {
+                let (row, quad) = (row + lane / 8, (first - col) / 4 + lane % 8);
+                let places = StagedQuads { row, col: first + lane % 8 * 4, quad, bias };
+                // SAFETY: inside, and vectors; the warp is together.
                 unsafe { self.store_part(places, lane, staging, width(SUMS), values) };
                 continue;
             }
@@ -348,11 +397,7 @@ impl<const F16: bool> TensorOutput<F16> {
                     let (row, first) = (black_box(row), first + second * STAGED_COLS);
                     let values: [f32; STAGED_SUMS] =
                         if second == 0 { half(false) } else { half(true) };
-                    for i in (0..STAGED_SUMS).step_by(2) {
-                        let (down, right) = within.at(i);
-                        staging.store_vec(staged(down, right), [values[i], values[i + 1]]);
-                    }
-                    warp::sync_warp(u32::MAX);
+                    stage(staging, lane, |i| values[i]);
                     self.store_column(row, first + lane, |i| staging.load(staged(i, lane)));
                     warp::sync_warp(u32::MAX);
                 }
@@ -363,53 +408,49 @@ impl<const F16: bool> TensorOutput<F16> {
     /// Stores what an epilogue makes of a part, of `count` sums per lane, 32 or 64 columns.
     ///
     /// # Safety
-    /// It is inside, and each row's first is on 16 bytes, as is what the epilogue reads for it. A whole warp calls this together, with its own
-    /// `staging`, which all have read, and no other thread stores these elements.
+    /// It is inside, and [`takes_vectors`](Self::takes_vectors). A whole warp calls this together, with its own `staging`, which all have read, and no
+    /// other thread stores these elements.
     #[inline(always)]
     unsafe fn store_part(
         self,
-        places: Quads<impl ColumnBias>,
+        places: StagedQuads<impl ColumnBias>,
         lane: u32,
         staging: SharedPtr<f32>,
         count: usize,
         sums: [f32; PART],
     ) {
-        let within = Fragment { row: lane / 4, col: lane % 4 * 2 };
-        let (down, right) = (lane / 8, lane % 8 * 4);
         let mut values = [0.0; PART];
-        // SAFETY: the warp's own memory, on 16 bytes; the warp is together.
-        unsafe {
-            for first in (0..count).step_by(STAGED_SUMS) {
-                for i in (0..STAGED_SUMS).step_by(2) {
-                    let (down, right) = within.at(i);
-                    staging.store_vec(staged(down, right), [sums[first + i], sums[first + i + 1]]);
-                }
-                warp::sync_warp(u32::MAX);
-                for i in (0..STAGED_SUMS).step_by(4) {
-                    let quad: F32x4 = staging.load_vec(staged(down + i as u32, right));
-                    values[first + i..][..4].copy_from_slice(&quad);
-                }
-                warp::sync_warp(u32::MAX);
-            }
+        for first in (0..count).step_by(STAGED_SUMS) {
+            // SAFETY: the caller's contract.
+            let quads = unsafe {
+                stage(staging, lane, |i| sums[first + i]);
+                staged_quads(staging, lane)
+            };
+            values[first..][..STAGED_SUMS].copy_from_slice(quads.as_flattened());
         }
         // SAFETY: as the launch promises; C can be read as well.
         unsafe { self.c.apply_epilogue(self.epilogue, count, places, self, &mut values) };
-        let quad = |i: usize| [values[i], values[i + 1], values[i + 2], values[i + 3]];
+        for i in (0..count).step_by(4) {
+            let (row, col) = places.at(i);
+            let quad = [values[i], values[i + 1], values[i + 2], values[i + 3]];
+            // SAFETY: the caller's contract.
+            unsafe { self.store_quad(self.offset(row, col), quad) };
+        }
+    }
+
+    /// Stores four neighbours in a row, so far from C's first element.
+    ///
+    /// # Safety
+    /// They are inside, on four times an element's bytes, and no other thread stores them.
+    #[inline(always)]
+    pub(crate) unsafe fn store_quad(self, offset: usize, [one, two, three, four]: F32x4) {
         // SAFETY: the caller's contract.
         unsafe {
             if self.is_half {
-                for i in (0..count).step_by(4) {
-                    let (row, col) = places.at(i);
-                    let to = self.c.pointer.cast::<u16>().add(self.offset(row, col));
-                    let [one, other, third, fourth] = quad(i);
-                    let pairs = [[one, other], [third, fourth]].map(Self::narrow_pair);
-                    vec::store(to.cast(), pairs);
-                }
-                return;
-            }
-            for i in (0..count).step_by(4) {
-                let (row, col) = places.at(i);
-                vec::store(self.c.pointer.add(self.offset(row, col)), quad(i));
+                let pairs = [[one, two], [three, four]].map(Self::narrow_pair);
+                vec::store(self.c.pointer.cast::<u16>().add(offset).cast(), pairs);
+            } else {
+                vec::store4(self.c.pointer.add(offset), [one, two, three, four]);
             }
         }
     }
@@ -463,23 +504,16 @@ impl<const F16: bool> TensorOutput<F16> {
         staging: SharedPtr<f32>,
         values: [f32; STAGED_SUMS],
     ) {
-        let within = Fragment { row: lane / 4, col: lane % 4 * 2 };
         let (down, right) = (lane / 8, lane % 8 * 4);
         let first = self.offset(row + down, col + right);
-        // SAFETY: the warp's own memory; the warp is together; inside of C, on 16 bytes, and this thread's own.
+        // SAFETY: the caller's contract; inside of C, on 16 bytes, and this thread's own.
         unsafe {
-            for i in (0..STAGED_SUMS).step_by(2) {
-                let (down, right) = within.at(i);
-                staging.store_vec(staged(down, right), [values[i], values[i + 1]]);
-            }
-            warp::sync_warp(u32::MAX);
-            let quads: [[f32; 4]; 4] =
-                [0, 4, 8, 12].map(|i| staging.load_vec(staged(i + down, right)));
+            stage(staging, lane, |i| values[i]);
+            let quads = staged_quads(staging, lane);
             for i in 0..4 {
                 let at = first + i * 4 * self.c.ld as usize;
                 vec::store(self.c.pointer.wrapping_add(at), quads[i]);
             }
-            warp::sync_warp(u32::MAX);
         }
     }
 

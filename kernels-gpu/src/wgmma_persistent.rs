@@ -27,6 +27,8 @@
 //!   ended, and so until all before this one have.
 //! - Smaller tiles, for products of which there would be too few: with one consumer warpgroup no
 //!   registers move.
+//! - A bias of columns is copied while its tile is multiplied: to read it where the tile is stored would be to wait for it.
+//!   Other things that an epilogue reads are read there.
 //!
 //! # What should get better, and what comes next
 //!
@@ -48,7 +50,10 @@ use crate::epilogue::Parameters;
 use crate::matrix::Output;
 use crate::pipeline_state::PipelineState;
 use crate::tensor_core::options::HALF_OUTPUT;
-use crate::tensor_core::{ALIGNMENT, BK, PANEL, TensorCoreAbi, TensorCoreDescriptor, names};
+use crate::tensor_core::{
+    ALIGNMENT, BK, PANEL, RESERVED_SHARED_MEMORY_PER_BLOCK, SHARED_MEMORY_PER_MULTIPROCESSOR,
+    TensorCoreAbi, TensorCoreDescriptor, names,
+};
 use crate::tensor_output::{STAGING, StagedBias, TensorOutput};
 use crate::wgmma_mainloop::{
     CONSUMER_REGISTERS, PRODUCER_REGISTERS, Stages, Tiles, WARPGROUP, WM, moves_registers,
@@ -168,8 +173,8 @@ kernels! {
         f16: wgmma_64x64_f16 wgmma_64x64_ta_f16 wgmma_64x64_tb_f16 wgmma_64x64_ta_tb_f16;
 }
 
-/// What lies in shared memory: the stages of A, those of B, what each warp stages sums in, and a bias, and two
-/// barriers for each stage.
+/// What lies in shared memory: the stages of A, those of B, what each warp stages sums in, its copy of a
+/// bias, and two barriers for each stage.
 struct Storage<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32>;
 
 impl<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32>
@@ -180,13 +185,14 @@ impl<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32>
     const STAGE_B: u32 = BK * Self::BN;
     /// Columns of C per block: each thread of a warpgroup has `SUMS` of its sums.
     const BN: u32 = SUMS as u32 * WARPGROUP / WM;
+    /// Warps with sums.
+    const WARPS: u32 = WARPGROUPS * WARPGROUP / 32;
     /// Offsets in elements.
     const B_AT: u32 = STAGES * Self::STAGE_A;
     const STAGING_AT: u32 = Self::B_AT + STAGES * Self::STAGE_B;
     const BIAS_AT: u32 = Self::STAGING_AT + Self::WARPS * STAGING * 2;
     const BARRIERS_AT: u32 = Self::BIAS_AT + Self::WARPS * Self::BN * 2;
-    /// Warps with sums.
-    const WARPS: u32 = WARPGROUPS * WARPGROUP / 32;
+
     /// Bytes of all of it, wherever it begins: PTX promises a multiple of 128, and the swizzle wants
     /// one of [`ALIGNMENT`].
     const END: u32 = {
@@ -195,7 +201,12 @@ impl<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32>
             "the producer fills the stages of the lag before any is released"
         );
         assert!(Self::BN.is_multiple_of(PANEL), "a tile of B is whole panels");
-        Self::BARRIERS_AT * 2 + 2 * STAGES * 8 + (ALIGNMENT - 128)
+        let bytes = Self::BARRIERS_AT * 2 + 2 * STAGES * 8 + (ALIGNMENT - 128);
+        assert!(
+            bytes + RESERVED_SHARED_MEMORY_PER_BLOCK <= SHARED_MEMORY_PER_MULTIPROCESSOR,
+            "a multiprocessor has no more"
+        );
+        bytes
     };
 }
 
@@ -296,7 +307,8 @@ unsafe fn gemm<
         let place = || {
             let (product, row, col) = tiles.place(black_box(tile));
             let warp = black_box(tid) / 32;
-            let bias = StagedBias(bias.add(warp * stages.cols));
+            // SAFETY: the warp's own, of as many columns.
+            let bias = unsafe { StagedBias::at(bias.add(warp * stages.cols)) };
             (warp, row + warp * 16, col, tiles.output(c, product), bias)
         };
         if c.epilogue.has_column_bias() {

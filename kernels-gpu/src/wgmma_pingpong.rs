@@ -40,7 +40,10 @@ use crate::epilogue::Parameters;
 use crate::matrix::Output;
 use crate::pipeline_state::PipelineState;
 use crate::tensor_core::options::HALF_OUTPUT;
-use crate::tensor_core::{ALIGNMENT, BK, TensorCoreAbi, TensorCoreDescriptor, names};
+use crate::tensor_core::{
+    ALIGNMENT, BK, RESERVED_SHARED_MEMORY_PER_BLOCK, SHARED_MEMORY_PER_MULTIPROCESSOR,
+    TensorCoreAbi, TensorCoreDescriptor, names,
+};
 use crate::tensor_output::{STAGING, StagedBias, TensorOutput};
 use crate::wgmma_mainloop::{
     CONSUMER_REGISTERS, PRODUCER_REGISTERS, Stages, Tiles, WARPGROUP, WM, moves_registers,
@@ -63,8 +66,8 @@ const THREADS: u32 = (WARPGROUPS + 1) * WARPGROUP;
 /// Warps with sums.
 const WARPS: u32 = WARPGROUPS * WARPGROUP / 32;
 
-/// What lies in shared memory: the stages of A, those of B, what each warp stages sums in, and a bias, two
-/// barriers for each stage, and one for each warpgroup's turn. Offsets in elements.
+/// What lies in shared memory: the stages of A, those of B, what each warp stages sums in, its copy of a
+/// bias, two barriers for each stage, and one for each warpgroup's turn. Offsets in elements.
 const B_AT: u32 = STAGES * BM * BK;
 const STAGING_AT: u32 = B_AT + STAGES * BK * BN;
 const BIAS_AT: u32 = STAGING_AT + WARPS * STAGING * 2;
@@ -74,6 +77,10 @@ const BARRIERS_AT: u32 = BIAS_AT + WARPS * BN * 2;
 const SHARED_BYTES: u32 = BARRIERS_AT * 2 + (2 * STAGES + WARPGROUPS) * 8 + (ALIGNMENT - 128);
 
 const _: () = assert!(moves_registers(WARPGROUPS), "a consumer's sums need them");
+const _: () = assert!(
+    SHARED_BYTES + RESERVED_SHARED_MEMORY_PER_BLOCK <= SHARED_MEMORY_PER_MULTIPROCESSOR,
+    "a multiprocessor has no more"
+);
 
 /// What it takes, and what a launch must provide.
 pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
@@ -231,7 +238,8 @@ unsafe fn gemm<const F16: bool, const TRANS_A: bool, const TRANS_B: bool>(
         let place = || {
             let (product, row, col) = tiles.place(black_box(tile));
             let warp = black_box(tid) / 32;
-            let bias = StagedBias(bias.add(warp * BN));
+            // SAFETY: the warp's own, of as many columns.
+            let bias = unsafe { StagedBias::at(bias.add(warp * BN)) };
             (warp, row + warp % 4 * 16, col, tiles.output(c, product), bias)
         };
         if c.epilogue.has_column_bias() {

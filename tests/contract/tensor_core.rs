@@ -172,7 +172,7 @@ fn variants(gemm: Gemm, input: InputType) -> Vec<Gemm> {
     let products = [
         gemm.transposed(true, false),
         gemm.transposed(false, true).scaled(-1.5, 0.5).stored_as(half),
-        gemm.transposed(true, true).then(bias),
+        gemm.transposed(true, true).then(bias.scale(Axis::Column)),
         gemm.stored_as(half).then(bias),
         gemm.transposed(true, false).stacked(2).scaled(2.0, -1.0).stored_as(half).then(all),
         shared(gemm.transposed(false, true)).then(all),

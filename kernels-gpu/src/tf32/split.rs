@@ -36,7 +36,7 @@ use super::BK;
 use super::fragment::{FragmentB, PANEL, column};
 use super::main_loop::Stages;
 use crate::descriptor::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
-use crate::epilogue::Parameters;
+use crate::epilogue::{Parameters, SourceOf};
 use crate::matrix::TRANSPOSED_B;
 use crate::pipeline_state::PipelineState;
 use crate::swizzle::swizzle;
@@ -427,9 +427,8 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
                 values = unsafe { exchange(lane, values) };
             }
             if epilogue.is_some() || c.beta != 0.0 {
-                let old = c.pointer.cast_const();
                 // SAFETY: as the launch promises; C can be read as well.
-                unsafe { c.apply_epilogue(epilogue, PART, at, old, &mut values) };
+                unsafe { c.apply_epilogue(epilogue, PART, at, SourceOf::<f32>::NEW, &mut values) };
             } else {
                 values = values.map(|value| c.alpha * value);
             }

@@ -240,14 +240,7 @@ unsafe fn store_quads<const F16: bool>(
         // SAFETY: inside, and on as many bytes, or else checked; this thread's own.
         unsafe {
             if is_wide && row < output.rows && col + 4 <= output.cols {
-                let offset = c.offset(row, col);
-                if is_half {
-                    let [one, other] = [[quad[0], quad[1]], [quad[2], quad[3]]];
-                    let pairs = [one, other].map(TensorOutput::<F16>::narrow_pair);
-                    vec::store(output.pointer.cast::<u16>().add(offset).cast(), pairs);
-                } else {
-                    vec::store4(output.pointer.add(offset), quad);
-                }
+                c.store_quad(c.offset(row, col), quad);
                 continue;
             }
             for j in 0..4 {

@@ -14,7 +14,7 @@ use super::{device, is_of, mutate, shipped};
 
 /// Steps along K: more than any pipeline has stages.
 const STEPS: u32 = 11;
-/// Blocks, of which one has two tiles.
+/// Blocks, of which one has two tiles; with a bias one block has all, and so each warpgroup several.
 const BLOCKS: u32 = 3;
 
 /// Tiles of C.
@@ -40,7 +40,7 @@ fn to_bf16(value: f32) -> u16 {
 struct Output {
     /// 16 bits, or f32.
     is_half: bool,
-    /// `C = A * B + C`, with a bias for each column, or `C = A * B`.
+    /// `C = A * B + C`, in f32 with a bias for each column, or `C = A * B`.
     accumulates: bool,
 }
 
@@ -120,7 +120,7 @@ fn run(
     }
     // No other options, and no epilogue but a bias.
     params.resize(kernel.params_size(), 0);
-    let has_bias = accumulates && spec.layouts(InputType::Bf16).is_some();
+    let has_bias = accumulates && !is_half && spec.layouts(InputType::Bf16).is_some();
     if has_bias {
         let bias = device.alloc(u64::from(4 * n)).unwrap();
         let bytes: Vec<u8> = (0..n).flat_map(|i| value(i, 3).to_le_bytes()).collect();
@@ -147,7 +147,15 @@ fn run(
     // One cluster has all memory of a multiprocessor, and so more stages.
     let blocks = if clusters == 1 { 1 } else { spec.blocks_per_multiprocessor() };
     let config = LaunchConfig {
-        grid: [if spec.is_persistent() { BLOCKS } else { clusters * splits }, 1, 1],
+        grid: [
+            match spec.is_persistent() {
+                true if has_bias => 1,
+                true => BLOCKS,
+                false => clusters * splits,
+            },
+            1,
+            1,
+        ],
         block: [spec.threads(), 1, 1],
         dynamic_shared: spec.shared_bytes(blocks),
     };

@@ -62,23 +62,32 @@ const WHOLE: SplitCost = SplitCost {
     alone: [1.0, 0.0],
 };
 
-/// What each 128 sums of a thread take on top of being stored in 16 bits: in f32, by a persistent kernel with large tiles; with a bias or a factor;
-/// with an activation; and with an old C or a residual, in f32 and in 16 bits (`runs/2026-11-27-h100-epilogues`).
-const FLOATS: f64 = 1.0;
+/// Microseconds that each 128 sums of a thread take on top of being stored in 16 bits, measured of `wgmma_persistent` on an H100
+/// (`runs/2026-11-27-h100-epilogues`) and counted for all kernels: in f32, for large tiles alone; with a bias or a factor; with an activation; and
+/// with an old C or a residual, in f32 and in 16 bits.
+const STORED_IN_F32: f64 = 1.0;
 const VECTOR: f64 = 1.0;
 const ACTIVATION: f64 = 2.0;
-const MATRIX: [f64; 2] = [6.8, 4.8];
+const MATRIX_IN_F32: f64 = 6.8;
+const MATRIX_IN_16_BITS: f64 = 4.8;
 
 /// What an epilogue takes, of as many sums.
-fn epilogue(gemm: &Gemm) -> f64 {
+fn epilogue_cost(gemm: &Gemm) -> f64 {
     let Epilogue { scale, bias, activation, residual } = gemm.epilogue;
-    let of = |is_there: bool, cost: f64| if is_there { cost } else { 0.0 };
-    let [floats, halves] = MATRIX;
-    of(scale.is_some(), VECTOR)
-        + of(bias.is_some(), VECTOR)
-        + of(activation.is_some(), ACTIVATION)
-        + of(residual, floats)
-        + of(gemm.beta != 0.0, if gemm.output == Element::F32 { floats } else { halves })
+    let old = match gemm.output {
+        Element::F32 => MATRIX_IN_F32,
+        Element::F16 | Element::Bf16 => MATRIX_IN_16_BITS,
+    };
+    [
+        (scale.is_some(), VECTOR),
+        (bias.is_some(), VECTOR),
+        (activation.is_some(), ACTIVATION),
+        (residual, MATRIX_IN_F32),
+        (gemm.beta != 0.0, old),
+    ]
+    .iter()
+    .map(|(is_there, cost)| if *is_there { *cost } else { 0.0 })
+    .sum()
 }
 
 /// Bytes that device memory of an H200 delivers in a microsecond. With as many as an H100 has, these costs choose worse there.
@@ -137,10 +146,14 @@ impl Cost {
         let takes_turns = self.kernel.name() == wgmma_pingpong::DESCRIPTOR.name();
         let warpgroups = if takes_turns { 1 } else { self.kernel.rows().div_ceil(64) };
         let sums = f64::from(self.kernel.rows() * self.kernel.cols()) / f64::from(128 * warpgroups);
-        // Of others it is too little to tell, or another warpgroup multiplies meanwhile; what edges take is fitted to a C in f32.
-        let is_slow = self.kernel.is_persistent() && !takes_turns && !has_edge && sums > 64.0;
-        let floats = if is_slow && gemm.output == Element::F32 { FLOATS } else { 0.0 };
-        let epilogue = (floats + epilogue(gemm)) * sums / 128.0;
+        // Of smaller tiles it is too little to tell; where warpgroups take turns it is hidden; and what edges take is fitted to a C in f32.
+        let is_stored_slowly = self.kernel.is_persistent()
+            && !takes_turns
+            && !has_edge
+            && sums > 64.0
+            && gemm.output == Element::F32;
+        let stored = if is_stored_slowly { STORED_IN_F32 } else { 0.0 };
+        let epilogue = (stored + epilogue_cost(gemm)) * sums / 128.0;
         let outside = 1.0 + outside * is_outside;
         let of_tile = chain[1] * sequence + edge + epilogue;
         let of_steps = steps * of_step * outside;
