@@ -4,7 +4,13 @@ use super::*;
 
 /// The repository's own runs.
 fn recorded(name: &str) -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../runs").join(name).display().to_string()
+    text(Path::new(env!("CARGO_MANIFEST_DIR")).join("../runs").join(name))
+}
+
+/// What the tests of `gemm_report` have beside them.
+fn fixture(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/gemm_report/tests/runs");
+    text(folder.join(name))
 }
 
 fn text(path: PathBuf) -> String {
@@ -15,7 +21,7 @@ fn text(path: PathBuf) -> String {
 fn a_page_and_pictures_of_a_run() {
     let folder = TempDir::new().unwrap();
     let [page, pictures] = ["report.html", "pictures"].map(|name| folder.path().join(name));
-    let ladder = recorded("2026-11-22-h200-rungs/ladder-4096.jsonl");
+    let ladder = fixture("ladder.jsonl");
     let arguments =
         ["report", "--out", &text(page.clone()), "--svg", &text(pictures.clone()), &ladder];
     for _ in 0..2 {
@@ -59,8 +65,8 @@ fn a_saved_result_is_shown() {
 
 #[test]
 fn comparing_says_what_is_slower() {
-    let [before, after] = ["before", "after"]
-        .map(|when| recorded(&format!("2026-11-22-h200-small-k/{when}-small.jsonl")));
+    let before = fixture("short-k-before.jsonl");
+    let after = recorded("h200/f32/short-k.jsonl");
     let better = run(&["compare", &before, &after, "--format", "json"]);
     let lines = json_lines(&better.stdout);
     assert_eq!(lines.len(), 41);
@@ -78,8 +84,8 @@ fn comparing_says_what_is_slower() {
     let same = run(&["compare", &after, &before, "--threshold", "500"]);
     assert_eq!(same.code, Some(0), "{}", same.stdout);
 
-    let h100 = recorded("2026-11-21-h100-auto/bench.jsonl");
-    let h200 = recorded("2026-11-21-h200-auto/bench.jsonl");
+    let h100 = recorded("h100/f32/shapes.jsonl");
+    let h200 = recorded("h200/f32/shapes.jsonl");
     let other = run(&["compare", &h100, &h200]);
     assert!(other.stderr.contains("warning: not the same device: NVIDIA H100"), "{}", other.stderr);
 }
@@ -93,7 +99,7 @@ fn what_is_no_saved_run_is_refused() {
     };
     let fine = file("fine.jsonl", "{\"kernel\":\"naive\",\"m\":1,\"n\":1,\"k\":1}\n");
     let page = text(folder.path().join("report.html"));
-    let tune = recorded("2026-11-22-h200/tune.jsonl");
+    let tune = recorded("h100/bf16/tune.jsonl");
     let missing = text(folder.path().join("missing.jsonl"));
     for (saved, says) in [
         (&missing, "cannot read"),

@@ -8,10 +8,10 @@ use gemm_report::{File, Picture, Run, picture};
 type Source = (&'static str, &'static str, fn(&Run) -> Option<Picture>);
 
 const PICTURES: [Source; 2] = [
-    ("docs/pictures/ladder.svg", "runs/2026-11-22-h200-operations/ladder-4096.jsonl", |run| {
+    ("docs/pictures/ladder.svg", "runs/h200/ladder/ladder-4096.jsonl", |run| {
         picture::ladder(run, run.rows.first()?.shape)
     }),
-    ("docs/pictures/shapes.svg", "runs/2026-11-22-h200-operations/bench.jsonl", |run| {
+    ("docs/pictures/shapes.svg", "runs/h200/f32/shapes.jsonl", |run| {
         picture::shapes(run, "auto")
     }),
 ];

@@ -17,7 +17,7 @@ use crate::{files, pictures, stdio};
 /// under docs. WHAT is one of
 ///
 ///   FILE                  the table of what `host --save` or `host bench --save` wrote
-///   ratios, then lines    `FILE LABEL`: geometric means of the ratios to cuBLAS of `host bench`, with the run
+///   ratios, then lines    `FILE LABEL`: geometric means of the ratios to cuBLAS of `host bench`, with the file and its date
 ///   ladder FOLDER         the rungs, with links to their pages in FOLDER
 ///   tensor-cores FOLDER   those of the ladder of tensor cores
 ///   kernels               all kernels, with what each does
@@ -119,9 +119,8 @@ fn generate(root: &Path, what: &str) -> Result<String, String> {
             let mut table = tables::ratios_head();
             for line in what.lines().skip(1).filter(|line| !line.trim().is_empty()) {
                 let (path, label) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
-                let folder = Path::new(path).parent().and_then(Path::file_name);
-                let folder = folder.unwrap_or_default().to_string_lossy();
-                table += &tables::ratios(&file(path)?, &folder, label)?;
+                let name = path.trim_start_matches("runs/").trim_end_matches(".jsonl");
+                table += &tables::ratios(&file(path)?, name, label)?;
             }
             Ok(table)
         }

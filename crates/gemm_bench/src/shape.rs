@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn the_lists_of_the_repository_are_read_as_they_stand() {
         let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs");
-        let deep_bench = read(&runs.join("2026-11-22-h200-operations/deepbench.txt")).unwrap();
+        let deep_bench = read(&runs.join("shapes/deepbench.txt")).unwrap();
         assert!(deep_bench.len() == 234 && deep_bench[0] == shape(16, 1760, 1760));
         assert!(deep_bench.iter().any(|shape| shape.trans_a || shape.trans_b));
         let hard = read(&runs.join("shapes/tensor-cores.txt")).unwrap();

@@ -73,8 +73,8 @@ mod tests {
     #[test]
     fn names_are_plain() {
         assert_eq!(
-            file_name("runs/2026-11-22/bench.jsonl-shapes-auto"),
-            "2026-11-22-bench-shapes-auto"
+            file_name("runs/h200/f32/shapes.jsonl-shapes-auto"),
+            "h200-f32-shapes-shapes-auto"
         );
         assert_eq!(file_name("../a b/\u{e9}.jsonl (2)-x"), "---a-b----2--x");
     }

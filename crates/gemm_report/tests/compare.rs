@@ -1,14 +1,16 @@
 //! Runs next to each other.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use approx::assert_relative_eq;
 use gemm_report::compare::{Change, Measure, Report, Verdict};
 use gemm_report::{File, compare};
 
+/// A file of this crate's `tests/runs`, or of the repository's `runs`.
 fn recorded(name: &str) -> File {
-    let runs: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs");
-    File::read(&runs.join(name)).unwrap()
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = ["tests/runs", "../../runs"].map(|runs| own.join(runs).join(name));
+    File::read(path.iter().find(|path| path.exists()).unwrap()).unwrap()
 }
 
 fn file(text: &str) -> File {
@@ -35,8 +37,7 @@ fn only(report: &Report) -> &Change {
 
 #[test]
 fn one_build_does_not_differ_from_itself() {
-    let [before, after] =
-        ["1", "2"].map(|round| recorded(&format!("2026-11-22-h200-library/before-{round}.jsonl")));
+    let [before, after] = ["build-1.jsonl", "build-2.jsonl"].map(recorded);
     let report = compare(before, after, 0.01).unwrap();
     assert_eq!([report.changes.len(), report.count(Verdict::Unchanged)], [4, 4]);
     assert!(report.is_no_worse() && report.differences.is_empty());
@@ -46,8 +47,7 @@ fn one_build_does_not_differ_from_itself() {
 /// The notes of that run say so: 0.367 before and 1.067 now.
 #[test]
 fn what_became_faster_is_found() {
-    let [before, after] = ["before", "after"]
-        .map(|when| recorded(&format!("2026-11-22-h200-small-k/{when}-small.jsonl")));
+    let [before, after] = ["short-k-before.jsonl", "h200/f32/short-k.jsonl"].map(recorded);
     let report = compare(before, after, 0.01).unwrap();
     let change = &report.changes[0];
     assert_eq!(change.shape.to_string(), "1846 x 573 x 13");
@@ -59,8 +59,8 @@ fn what_became_faster_is_found() {
 /// In a ladder cuBLAS is a row of its own, which is compared by its time.
 #[test]
 fn ladders_are_compared_by_their_own_cublas() {
-    let name = |folder| format!("2026-11-22-{folder}/ladder-4096.jsonl");
-    let report = compare(recorded(&name("h200")), recorded(&name("h200-rungs")), 0.01).unwrap();
+    let [before, after] = ["ladder-before.jsonl", "ladder.jsonl"].map(recorded);
+    let report = compare(before, after, 0.01).unwrap();
     for change in &report.changes {
         let measure = match change.kernel.as_str() {
             "cublas" => Measure::Time,
@@ -73,7 +73,8 @@ fn ladders_are_compared_by_their_own_cublas() {
     assert_eq!(tma.verdict, Verdict::Slower);
     assert_eq!([report.only_before, report.only_after], [0, 2]);
     // Later ones are measured in another way, and say so.
-    let report = compare(recorded(&name("h200")), recorded(&name("h200-limits")), 0.01).unwrap();
+    let [before, after] = ["ladder-before.jsonl", "h200/ladder/limits-4096.jsonl"].map(recorded);
+    let report = compare(before, after, 0.01).unwrap();
     let [l2] = &report.differences[..] else { panic!("{:?}", report.differences) };
     assert_eq!(
         (l2.what, l2.before.as_str(), l2.after.as_str()),
@@ -147,7 +148,7 @@ fn what_cannot_be_compared_says_why() {
     let error = |before, after| compare(before, after, 0.01).unwrap_err().to_string();
     let says = error(file(&row("auto", 1.0, 1.5)), file(&row("naive", 1.0, 1.5)));
     assert!(says.contains("no timed kernel and shape in common"), "{says}");
-    let tune = recorded("2026-11-22-h200/tune.jsonl");
+    let tune = recorded("h100/bf16/tune.jsonl");
     let says = error(file(&row("auto", 1.0, 1.5)), tune);
     assert!(says.contains("tune.jsonl holds a search of `host tune`, not results"), "{says}");
     let cold = row("auto", 1.0, 1.5).replace("\"m\"", "\"l2\":\"cold\",\"m\"");

@@ -9,8 +9,8 @@ use gemm_report::{File, Picture, gallery};
 
 /// The pictures that two runs make together: a ladder has its roofs from the other.
 fn pictures() -> Vec<Picture> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs/2026-11-22-h200-rungs");
-    let runs: Vec<_> = ["ladder-4096.jsonl", "bench.jsonl"]
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runs");
+    let runs: Vec<_> = ["ladder.jsonl", "shapes.jsonl"]
         .into_iter()
         .flat_map(|name| File::read(&folder.join(name)).unwrap().into_runs().unwrap())
         .collect();

@@ -53,7 +53,7 @@ pub enum TensorElement {
     #[default]
     F32,
     /// 32 bits. A copy to shared memory rounds f32 to the nearest, ties to even, as an H200 does
-    /// (`runs/2026-11-22-h200-tf32-tma`).
+    /// (`runs/h200/tf32`).
     Tf32,
 }
 

@@ -5,7 +5,7 @@
 //! $ cargo test -p histogram
 //! ```
 //!
-//! On an [H200](../../../runs/2026-11-22-h200-examples/README.md): 4045 GB/s, 96 % of what a copy moves in the
+//! On an [H200](../../../runs/h200/examples/README.md): 4045 GB/s, 96 % of what a copy moves in the
 //! same run.
 
 use std::error::Error;

@@ -1,6 +1,6 @@
 //! Tables of the ladder and of recorded runs.
 
-use gemm_report::Shape;
+use gemm_report::{Environment, Shape};
 use kernels_gpu::{Arithmetic, KernelDescriptor, LADDER, TENSOR_CORE, TF32, TILES};
 use serde_json::Value;
 
@@ -129,14 +129,18 @@ pub fn ratios_head() -> String {
 }
 
 /// How many times as fast as cuBLAS the rows of a run of `host bench` are: a line for squares of
-/// a power of two, if there are several, and one for all others, which `label` describes. Each has the run's `folder`, since runs are of
-/// different builds.
-pub fn ratios(run: &str, folder: &str, label: &str) -> Result<String, String> {
+/// a power of two, if there are several, and one for all others, which `label` describes. Each has
+/// the run's `name` and its date, since runs are of different builds.
+pub fn ratios(run: &str, name: &str, label: &str) -> Result<String, String> {
     let values = values(run)?;
     let environment = values.iter().find_map(|value| value.get("environment"));
     let environment = environment.ok_or("the run has no environment")?;
     let [device, cublas] = ["device", "cublas_version"]
         .map(|key| environment[key].as_str().unwrap_or("unknown").trim_start_matches("NVIDIA "));
+    let known: Environment =
+        serde_json::from_value(environment.clone()).map_err(|error| error.to_string())?;
+    let when = known.when().and_then(|when| Some(format!(", {}", when.get(..10)?)));
+    let source = format!("`{name}`{}", when.unwrap_or_default());
     let (mut squares, mut others, mut sides) = (Vec::new(), Vec::new(), Vec::new());
     for row in values.iter().filter(|row| row["ratio"].is_number()) {
         let shape = shape(row)?;
@@ -154,16 +158,16 @@ pub fn ratios(run: &str, folder: &str, label: &str) -> Result<String, String> {
     let mut lines = String::new();
     if let (Some(least), Some(most)) = (sides.iter().min(), sides.iter().max()) {
         let label = format!("{} squares, {least} to {most}", squares.len());
-        lines += &ratios_line(&label, [device, cublas, folder], &squares);
+        lines += &ratios_line(&label, [device, cublas, &source], &squares);
     }
     if !others.is_empty() {
         let label = format!("{} {label}", others.len());
-        lines += &ratios_line(&label, [device, cublas, folder], &others);
+        lines += &ratios_line(&label, [device, cublas, &source], &others);
     }
     Ok(lines)
 }
 
-fn ratios_line(label: &str, [device, cublas, folder]: [&str; 3], rows: &[&Value]) -> String {
+fn ratios_line(label: &str, [device, cublas, source]: [&str; 3], rows: &[&Value]) -> String {
     let numbers = |key: &str| rows.iter().filter_map(|row| row[key].as_f64()).collect::<Vec<_>>();
     let ratios = numbers("ratio");
     let mean = sample_stats::geometric_mean(&ratios).unwrap_or(f64::NAN);
@@ -171,7 +175,7 @@ fn ratios_line(label: &str, [device, cublas, folder]: [&str; 3], rows: &[&Value]
     let slower = ratios.iter().filter(|ratio| **ratio < SLOWER).count();
     let peak = numbers("percent_of_ffma").into_iter().fold(0.0, f64::max);
     format!(
-        "| {label} | {device}, {cublas} | {mean:.2} x | {slowest:.2} x | {slower} | {peak:.0} % | `{folder}` |\n"
+        "| {label} | {device}, {cublas} | {mean:.2} x | {slowest:.2} x | {slower} | {peak:.0} % | {source} |\n"
     )
 }
 
@@ -210,20 +214,20 @@ mod tests {
         let row = |m: u32, n: u32, ratio: f64| {
             format!("{{\"m\":{m},\"n\":{n},\"k\":64,\"ratio\":{ratio},\"percent_of_ffma\":50.0}}\n")
         };
-        let run = "{\"environment\":{\"device\":\"NVIDIA X\",\"cublas_version\":\"13.1\"}}\n"
+        let run = "{\"environment\":{\"device\":\"NVIDIA X\",\"cublas_version\":\"13.1\",\"unix_time\":1795327948}}\n"
             .to_string()
             + &row(64, 64, 1.5)
             + &row(1, 64, 2.0)
             + &row(64, 1, 0.5);
         assert_eq!(
             ratios(&run, "a-run", "odd ones").unwrap(),
-            "| 3 odd ones | X, 13.1 | 1.14 x | 0.50 x | 1 | 50 % | `a-run` |\n"
+            "| 3 odd ones | X, 13.1 | 1.14 x | 0.50 x | 1 | 50 % | `a-run`, 2026-11-22 |\n"
         );
         let run = run + &row(64, 64, 1.5);
         assert_eq!(
             ratios(&run, "a-run", "odd ones").unwrap(),
-            "| 2 squares, 64 to 64 | X, 13.1 | 1.50 x | 1.50 x | 0 | 50 % | `a-run` |\n\
-             | 2 odd ones | X, 13.1 | 1.00 x | 0.50 x | 1 | 50 % | `a-run` |\n"
+            "| 2 squares, 64 to 64 | X, 13.1 | 1.50 x | 1.50 x | 0 | 50 % | `a-run`, 2026-11-22 |\n\
+             | 2 odd ones | X, 13.1 | 1.00 x | 0.50 x | 1 | 50 % | `a-run`, 2026-11-22 |\n"
         );
     }
 }

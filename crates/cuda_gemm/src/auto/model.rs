@@ -67,7 +67,7 @@ const MAX_STEPS: u32 = 8;
 
 /// What the two partial sectors at the ends of a run of C cost, in columns stored: where rows do not begin on 32 bytes, a C of
 /// 4095 x 7079 took 1.18 and 1.38 times what its bytes take by runs of 128 columns, 1.57 by 64, and 2.12 by 32
-/// (`runs/2026-11-25-h200-layers`).
+/// (`kernels-gpu/NOTES.md`, "A short K").
 const PARTIAL_SECTORS: f64 = 36.0;
 
 /// Elements of a sector.
@@ -82,7 +82,7 @@ const PRICE: f64 = 0.04;
 
 /// What a staged product takes beside its copies, in launches: that of the copies, and what the product's would otherwise
 /// overlap with. With one launch, predictions of 92 staged choices were 2.4 % too short in the mean, and those of 58
-/// others 0.5 % too long (`runs/2026-11-25-h200-model`, `odd.txt`).
+/// others 0.5 % too long.
 const STAGING_LAUNCHES: f64 = 1.6;
 
 /// What a step takes where B is copied in pairs, of what it takes where its rows are odd, by tiles of 8 x 8 per thread that

@@ -42,8 +42,8 @@ pub(super) fn target(info: &DeviceInfo) -> Target {
 
 /// Microseconds of a step along K, and of all the rest of each block, of kernels whose tiles threads bring.
 ///
-/// Those by `wgmma` on an H200: from squares of 256 to 4096 of `runs/2026-11-22-h200-tf32-tma`, and of `tf32x3` from those
-/// of 2048 and 4096 of `runs/2026-11-22-h200-tf32`.
+/// Those by `wgmma` on an H200, from `runs/h200/tf32`: squares of 256 to 4096, and for `tf32x3` those of
+/// 2048 and 4096.
 ///
 /// Those by `mma.sync` were not measured. A step takes an A100 at 1.41 GHz 512, 192, 3072 and 768 cycles: as many as
 /// its tensor cores do for 512 multiply-adds each; but the smaller tile of `tf32` as its fragments and copies do in

@@ -4,7 +4,7 @@
 //! Both belong to the machine code: the assembler merges loads, so they cannot be read off the PTX,
 //! and where an access has bank conflicts, or touches many lines, it takes several cycles. They are
 //! of the loop over K, and so the same for every large product. A test compares them with the run
-//! they are from, `runs/2026-11-22-h200-limits`, whose README says how to count again after a kernel
+//! they are from, `runs/h200/ladder`, whose README says how to count again after a kernel
 //! has changed.
 
 use cuda_gemm::kernels::KernelDescriptor;

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::*;
 
 fn recorded(name: &str) -> String {
-    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs/2026-11-22-h200-limits");
+    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs/h200/ladder");
     fs::read_to_string(runs.join(name)).unwrap()
 }
 
@@ -54,7 +54,7 @@ fn counts_are_those_of_the_run() {
 fn shares_are_what_the_profiler_sees() {
     let profiled = counted("ncu-4096.csv");
     let mut compared = 0;
-    for line in recorded("ladder-4096.jsonl").lines() {
+    for line in recorded("limits-4096.jsonl").lines() {
         let line: Value = serde_json::from_str(line).unwrap();
         let Some(ffma) = line["percent_of_ffma"].as_f64() else { continue };
         let name = line["kernel"].as_str().unwrap();
@@ -79,7 +79,7 @@ fn shares_are_what_the_profiler_sees() {
 #[test]
 fn limits_follow_from_recorded_shares() {
     let mut seen = HashMap::new();
-    for line in [recorded("ladder-4096.jsonl"), recorded("ladder-512.jsonl")].concat().lines() {
+    for line in [recorded("limits-4096.jsonl"), recorded("limits-512.jsonl")].concat().lines() {
         let line: Value = serde_json::from_str(line).unwrap();
         if !line["samples"].is_u64() {
             continue;

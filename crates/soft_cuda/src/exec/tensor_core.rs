@@ -1,4 +1,4 @@
-//! What a tensor core computes, bit for bit as an H200 does (`runs/2026-11-22-h200-tensor`).
+//! What a tensor core computes, bit for bit as an H200 does (`tests/run/tensor`).
 //!
 //! One instruction adds all products of an element and the accumulator at once. Each product of two
 //! significands is exact, and its exponent is the sum of the factors', without being normalised:

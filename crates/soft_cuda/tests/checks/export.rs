@@ -45,22 +45,15 @@ fn write() {
     std::fs::write(folder.join("twins.csv"), list).unwrap();
 }
 
-/// Where the planted bugs ran under compute-sanitizer.
-const RUNS: [&str; 6] = [
-    "../../runs/2026-11-22-h200-checks",
-    "../../runs/2026-11-22-h200-checks-sm90",
-    "../../runs/2026-11-22-h200-checks-idioms",
-    "../../runs/2026-11-23-h200-checks-launches",
-    "../../runs/2026-11-23-h200-checks-bulk",
-    "../../runs/2026-11-27-h100-checks",
-];
+/// The runs of the planted bugs under compute-sanitizer, in `tests/checks/sanitizer`.
+const RUNS: [&str; 6] = ["first", "sm90", "idioms", "launches", "bulk", "fences"];
 const TOOLS: [&str; 4] = ["memcheck", "racecheck", "initcheck", "synccheck"];
 
 /// What each tool made of each planted bug, as Markdown.
 fn table() -> String {
     let read = |run: &str, file: &str| {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(run).join(file);
-        std::fs::read_to_string(path).unwrap()
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/checks/sanitizer");
+        std::fs::read_to_string(folder.join(format!("{run}-{file}"))).unwrap()
     };
     // By name, twin and tool.
     let mut statuses: HashMap<(String, String), String> = HashMap::new();

@@ -2,7 +2,7 @@
 
 use soft_cuda::{Config, Device, Fill, Isa, LaunchConfig, Swizzle, TensorElement, TensorMap};
 
-const RUN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../runs/2026-11-22-h200-tensor");
+const RUN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/run/tensor");
 /// Words of each buffer.
 const WORDS: u64 = 16384;
 

@@ -9,7 +9,7 @@ use crate::gemm::Gemm;
 const RESIDENT: usize = 2;
 
 /// Microseconds of a launch on an H100, as all of these, fitted to 46 products in up to 18 splits each of
-/// `runs/2026-11-26-h100-tf32-align1`: of their choices the mean takes 1.002 times as long as the fastest.
+/// `runs/h100/tf32`: of their choices the mean takes 1.002 times as long as the fastest.
 const LAUNCH: f64 = 2.2;
 /// A step along K of a block that has its multiprocessor for itself, and of each of those that share one.
 const STEP: [f64; 2] = [0.956, 0.727];

@@ -6,8 +6,8 @@ use kernels_gpu::{KernelAbi, KernelDescriptor, tf32};
 use super::{Busiest, Gpu, overlapped};
 use crate::gemm::Gemm;
 
-/// Microseconds of a kernel, fitted to 105 products in up to 18 splits each, of `runs/2026-11-26-h200-tf32-split` and of
-/// `runs/2026-11-26-h100-tf32-align1`: with the kernels for f32 and for matrices that lie anywhere beside these, what is chosen takes 1.02
+/// Microseconds of a kernel, fitted to 105 products in up to 18 splits each, of `runs/h200/tf32` and of
+/// `runs/h100/tf32`: with the kernels for f32 and for matrices that lie anywhere beside these, what is chosen takes 1.02
 /// times as long as the fastest (geometric mean). Fitted to what is chosen first: as microseconds they are rough.
 struct Costs {
     kernel: &'static KernelDescriptor,
@@ -58,7 +58,7 @@ struct Kind {
     /// Of a launch that copies an operand, and bytes that it copies in a microsecond.
     copy: [f64; 2],
     /// What a tile of 256 x 128 takes longer where rows of C do not begin on 32 bytes, and others in proportion. Of those that split K, fitted; of the
-    /// others, what 4095 x 4097 x 4099 alone takes since they store whole lines (`runs/2026-11-26-h100-lines`).
+    /// others, what 4095 x 4097 x 4099 alone takes since they store whole lines (`runs/h100/tf32`).
     unaligned_c: f64,
 }
 

@@ -40,7 +40,7 @@ struct SplitCost {
     /// A step along K, and a tile of C, of the multiprocessor.
     work: [f64; 2],
     /// What such a tile takes on top where C is in f32: of `mma_outer`, fitted to 65536 x 64 x 64 and 64 x 65536 x 64, which take up to 1.27 times as
-    /// long by it as by others (`runs/2026-11-26-h100-tune`).
+    /// long by it as by others (`runs/h100/bf16`).
     floats: f64,
     /// Each block of a cluster but the first.
     block: f64,
@@ -63,7 +63,7 @@ const WHOLE: SplitCost = SplitCost {
 };
 
 /// Microseconds that each 128 sums of a thread take on top of being stored in 16 bits, measured of `wgmma_persistent` on an H100
-/// (`runs/2026-11-27-h100-epilogues`) and counted for all kernels: in f32, for large tiles alone; with a bias or a factor; with an activation; and
+/// (`runs/h100/epilogues`) and counted for all kernels: in f32, for large tiles alone; with a bias or a factor; with an activation; and
 /// with an old C or a residual, in f32 and in 16 bits.
 const STORED_IN_F32: f64 = 1.0;
 const VECTOR: f64 = 1.0;
@@ -187,7 +187,7 @@ impl Cost {
 
 /// How many clusters of `blocks` run at once, where a device has room for `slots` blocks. A cluster lies in one GPC, whose multiprocessors are
 /// seldom a multiple of it: on an H200 and an H100, of 132 multiprocessors, 36 clusters of three blocks run at once, and 40 do not; nor do 32 of four, nor 16 of eight
-/// (`runs/2026-11-26-h200-short-k`, `runs/2026-11-27-h100-squares`).
+/// (`runs/h200/bf16`, `runs/h100/bf16`).
 fn clusters_at_once(slots: u64, blocks: u64) -> u64 {
     let clusters = slots / blocks.max(1);
     let fit = if blocks > 2 { clusters * 9 / 10 } else { clusters };
@@ -227,8 +227,8 @@ fn alternating(tiles: u64, steps: f64, end: f64) -> f64 {
     all_steps.max(first).max(second)
 }
 
-/// Fitted to `divisions.txt` of `runs/2026-11-26-h200-short-k` and of `runs/2026-11-26-h200-align1`, to `divisions-more.txt` of the latter, and to a few
-/// older times and estimates of large products, which the first run's README names. They are fitted so that what is chosen is near the fastest, not to
+/// Fitted to the three files `divisions*.txt` of `runs/h200/bf16`, and to a few older times and estimates of large products,
+/// which its README names. They are fitted so that what is chosen is near the fastest, not to
 /// each time: as microseconds, which [`Auto::predictions`](crate::Auto::predictions) has of them, they are rough. The factor of 2 on a step of a block that is
 /// alone, of kernels for rows that begin anywhere, was not measured: it keeps `auto` from such launches.
 const COSTS: [Cost; 16] = [
@@ -476,9 +476,9 @@ mod tests {
     use super::*;
 
     /// Microseconds of each kernel and division, and of cuBLAS, for each product of a recorded run.
-    fn recorded(run: &str) -> HashMap<String, HashMap<String, f64>> {
-        let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs");
-        let text = fs::read_to_string(runs.join(run).join("divisions.txt")).unwrap();
+    fn recorded(file: &str) -> HashMap<String, HashMap<String, f64>> {
+        let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs/h200/bf16");
+        let text = fs::read_to_string(runs.join(file)).unwrap();
         let mut shapes: HashMap<String, HashMap<String, f64>> = HashMap::new();
         for line in text.lines() {
             let words: Vec<_> = line.split(' ').collect();
@@ -533,7 +533,7 @@ mod tests {
     /// The same where rows begin anywhere: kernels that read A so are among what is chosen, and copies are counted in.
     #[test]
     fn the_choice_for_rows_that_begin_anywhere_is_near_the_fastest() {
-        let losses = losses(&recorded("2026-11-26-h200-align1"));
+        let losses = losses(&recorded("divisions-align1.txt"));
         assert!(losses.len() > 25 && losses.iter().all(|loss| *loss < 1.4), "{losses:?}");
         assert!(mean(&losses) < 1.06, "{}", mean(&losses));
         let chosen = |gemm: Gemm| best(&gemm).name();
@@ -546,7 +546,7 @@ mod tests {
     /// What is chosen, next to the fastest of a recorded run, most of whose products have rows that begin on 16 bytes.
     #[test]
     fn the_choice_is_near_the_fastest_of_a_recorded_run() {
-        let losses = losses(&recorded("2026-11-26-h200-short-k"));
+        let losses = losses(&recorded("divisions.txt"));
         assert!(losses.len() > 60 && losses.iter().all(|loss| *loss < 1.25), "{losses:?}");
         assert!(mean(&losses) < 1.02, "{}", mean(&losses));
         // Where tensor cores are what limits, large tiles, or warpgroups that take turns, were the fastest.
