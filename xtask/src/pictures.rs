@@ -11,9 +11,7 @@ const PICTURES: [Source; 2] = [
     ("docs/pictures/ladder.svg", "runs/h200/ladder/ladder-4096.jsonl", |run| {
         picture::ladder(run, run.rows.first()?.shape)
     }),
-    ("docs/pictures/shapes.svg", "runs/h200/f32/shapes.jsonl", |run| {
-        picture::shapes(run, "auto")
-    }),
+    ("docs/pictures/shapes.svg", "runs/h200/f32/shapes.jsonl", |run| picture::shapes(run, "auto")),
 ];
 
 /// Each picture's path and text.
