@@ -17,7 +17,7 @@ use crate::{files, pictures, stdio};
 /// under docs. WHAT is one of
 ///
 ///   FILE                  the table of what `host --save` or `host bench --save` wrote
-///   ratios, then lines    `FILE LABEL`: geometric means of the ratios to cuBLAS of `host bench`, with the file and its date
+///   ratios, then lines    `FILE LABEL`: means of the ratios to cuBLAS of `host bench`, by file
 ///   ladder FOLDER         the rungs, with links to their pages in FOLDER
 ///   tensor-cores FOLDER   those of the ladder of tensor cores
 ///   kernels               all kernels, with what each does
