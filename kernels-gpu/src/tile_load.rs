@@ -5,7 +5,7 @@ use cuda_std::shared::SharedPtr;
 use cuda_std::tma::{self, CachePolicy, TensorMap};
 
 /// Rows or columns of a tile of C up to which an operand that is read once is evicted first. With tiles of 128 that costs up to 2 % of the time
-/// (`runs/2026-11-26-h100-lines`).
+/// (`NOTES.md`, "What L2 evicts first").
 const NARROW: u32 = 64;
 
 /// Whether the L2 cache is to evict A first, and whether B: each of its tiles is read for one tile of C alone, and that one is narrow. C has so

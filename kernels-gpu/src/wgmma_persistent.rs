@@ -34,7 +34,7 @@
 //!
 //! Copies, products and stores overlap, but for most of a store's time, since the lag is only two stages: in
 //! [`wgmma_pingpong`](crate::wgmma_pingpong) each warpgroup has a tile of its own. How fast it is next to cuBLAS is recorded in
-//! `runs/2026-11-22-h200-tensor-core`.
+//! `runs/h200/tensor-cores`.
 
 use core::array;
 

@@ -33,7 +33,7 @@
 //!
 //! A and B are read where they lie, with no copy and no instruction for rounding. Where their rows do not begin
 //! on 16 bytes, or A lies as its transpose, they are copied first. Products that are too small for a tile on
-//! every multiprocessor are left to the kernels that split K (`runs/2026-11-22-h200-tf32-tma`).
+//! every multiprocessor are left to the kernels that split K (`runs/h200/tf32`).
 
 use core::array;
 

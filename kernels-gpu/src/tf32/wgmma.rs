@@ -28,7 +28,7 @@
 //! # What should get better, and what comes next
 //!
 //! `tf32x3` is as accurate as f32 and twice as fast. `tf32` waits for its loads: they go through registers, where
-//! bulk copies keep more bytes in flight (`runs/2026-11-22-h200-tf32`), and round, too: large products
+//! bulk copies keep more bytes in flight (`runs/h200/tf32`), and round, too: large products
 //! are left to [`tma`](super::tma).
 
 use cuda_std::hint::black_box;

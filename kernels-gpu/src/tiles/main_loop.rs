@@ -6,7 +6,7 @@
 //! queue. A warp's copy of single elements takes a multiprocessor 3.9 cycles, so that those of a plain A and a
 //! transposed B keep the loads waiting for a third of a step of `tile_64x128`. Those of B spread over the step
 //! do not, which makes such a product 6 % faster. But it cuts the step up for the assembler, which costs others
-//! up to 10 %: so there are two loops (`runs/2026-11-22-h200-copies`).
+//! up to 10 %: so there are two loops (`NOTES.md`, "Cost of copies along K").
 
 use core::marker::PhantomData;
 
