@@ -171,6 +171,7 @@
 
 mod checks;
 mod device;
+mod earlier;
 mod error;
 mod exec;
 mod fault;

@@ -81,6 +81,7 @@ mod split;
 mod stripes;
 mod stuck;
 pub(crate) mod tensor_core;
+mod unwaited;
 pub(crate) mod warp;
 pub(crate) mod wgmma;
 mod word_reads;

@@ -72,6 +72,9 @@ impl Lowering<'_> {
         if address.space == Some(Space::Const) || address.param.is_some() {
             return Err(at.bad_operands("this memory is read-only"));
         }
+        if address.space == Some(Space::Local) {
+            return Err(at.bad_operands("atomics are for global and shared memory"));
+        }
         let ty = if half.is_some() { Ty { kind: Kind::Bits, ..ty } } else { ty };
         let b = self.src(at, at.operand(first + 1)?, ty)?;
         let c = match values {
