@@ -80,6 +80,7 @@ pub(crate) mod special;
 mod split;
 mod stripes;
 mod stuck;
+pub(crate) mod subword;
 pub(crate) mod tensor_core;
 mod unwaited;
 pub(crate) mod warp;
