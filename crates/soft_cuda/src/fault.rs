@@ -344,7 +344,7 @@ impl fmt::Display for FaultKind {
             }
             FaultKind::LocalAtomic { address } => write!(
                 f,
-                "atomic on the thread's own local memory at {address:#x}: atomics work on global and shared memory alone; load and store there instead, where `isspacep.local` says so"
+                "atomic on the thread's own local memory at {address:#x}: PTX defines atomics on global and shared memory alone; load and store instead where `isspacep.local` holds"
             ),
             FaultKind::BarrierDivergence { waiting } => {
                 write!(f, "the threads of a warp must execute this instruction together: ")?;
