@@ -12,7 +12,8 @@ pub struct Checks {
     /// Reads of memory and registers that nobody wrote, accesses between the variables of shared
     /// memory, and `ld.global.nc` of what the launch wrote.
     pub memory: bool,
-    /// Barriers, member masks and waits that happen to work, but are undefined or may fail.
+    /// Barriers, member masks and waits that happen to work, but are undefined or may fail, and
+    /// waits that are missing when a block ends.
     pub sync: bool,
     /// With `races`: bulk copies over what threads have read, without a `fence.proxy.async` between
     /// the two. PTX asks for it; a GPU does not need it where a load's value was used before.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use ptx_syntax::source::Place as SourcePlace;
 
+pub use crate::earlier::Earlier;
 use crate::error::{MemoryCall, Place};
 pub use crate::space::{Access, AddressSpace};
 
@@ -24,42 +25,6 @@ pub struct Fault {
     pub thread: [u32; 3],
     /// What happened.
     pub kind: FaultKind,
-}
-
-/// An earlier access of the same memory: how, where, and by whom.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Earlier {
-    /// The kernel, if it was another launch: the one in front of this one.
-    pub kernel: Option<String>,
-    /// Load, store, atomic or asynchronous copy.
-    pub access: Access,
-    /// Line of the PTX text, from 1.
-    pub line: u32,
-    /// That line, as in [`Fault::instruction`].
-    pub instruction: String,
-    /// As in [`Fault::source`].
-    pub source: Option<SourcePlace>,
-    /// Block index: x, y, z.
-    pub block: [u32; 3],
-    /// Thread index in the block: x, y, z.
-    pub thread: [u32; 3],
-}
-
-impl fmt::Display for Earlier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Earlier { kernel, access, line, instruction, source, block, thread } = self;
-        let ([bx, by, bz], [tx, ty, tz]) = (block, thread);
-        let of = kernel.as_ref().map(|kernel| format!(" of kernel `{kernel}`, launched before,"));
-        let of = of.unwrap_or_default();
-        write!(
-            f,
-            "{access}{of} by block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz}) at PTX line {line} (`{instruction}`"
-        )?;
-        match source {
-            Some(source) => write!(f, ", {source})"),
-            None => write!(f, ")"),
-        }
-    }
 }
 
 /// What a kernel did wrong.
@@ -113,6 +78,11 @@ pub enum FaultKind {
         address: u64,
         /// The state space named by the instruction.
         space: AddressSpace,
+    },
+    /// An atomic whose generic address lies in local memory, which PTX leaves undefined.
+    LocalAtomic {
+        /// The generic address.
+        address: u64,
     },
     /// Threads of one warp that must execute the same barrier or warp-wide
     /// instruction together did not.
@@ -202,6 +172,12 @@ pub enum FaultKind {
         access: Access,
         /// The other access.
         earlier: Box<Earlier>,
+    },
+    /// A bulk copy from shared memory that nobody waited for until it had read that: the block may
+    /// end before. The copy happened.
+    MissingWait {
+        /// What it reads, as an address of shared memory.
+        address: u64,
     },
     /// A member mask with which the instruction is undefined.
     BadMask {
@@ -366,6 +342,10 @@ impl fmt::Display for FaultKind {
             FaultKind::ReadOnly { address, space } => {
                 write!(f, "store to read-only {space} memory at {address:#x}")
             }
+            FaultKind::LocalAtomic { address } => write!(
+                f,
+                "atomic on the thread's own local memory at {address:#x}: PTX defines atomics on global and shared memory alone; load and store instead where `isspacep.local` holds"
+            ),
             FaultKind::BarrierDivergence { waiting } => {
                 write!(f, "the threads of a warp must execute this instruction together: ")?;
                 list(f, waiting)
@@ -411,6 +391,10 @@ impl fmt::Display for FaultKind {
                 f,
                 "shared memory at {address:#x} ({place}): no `fence.proxy.async` comes between this asynchronous {} and the {earlier}",
                 if *access == Access::Load { "load" } else { "store" }
+            ),
+            FaultKind::MissingWait { address } => write!(
+                f,
+                "the block may end while this bulk copy still reads its shared memory at {address:#x}; let the thread execute `cp.async.bulk.wait_group.read 0` before it exits"
             ),
             FaultKind::BadMask { mask, reason } => {
                 write!(f, "bad member mask {mask:#010x}: {reason}")

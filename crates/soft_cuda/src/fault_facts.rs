@@ -12,6 +12,7 @@ impl FaultKind {
             FaultKind::UseAfterFree { .. } => "UseAfterFree",
             FaultKind::Misaligned { .. } => "Misaligned",
             FaultKind::ReadOnly { .. } => "ReadOnly",
+            FaultKind::LocalAtomic { .. } => "LocalAtomic",
             FaultKind::BarrierDivergence { .. } => "BarrierDivergence",
             FaultKind::Deadlock { .. } => "Deadlock",
             FaultKind::Race { .. } => "Race",
@@ -21,6 +22,7 @@ impl FaultKind {
             FaultKind::NoVariable { .. } => "NoVariable",
             FaultKind::ReadOnlyCache { .. } => "ReadOnlyCache",
             FaultKind::MissingProxyFence { .. } => "MissingProxyFence",
+            FaultKind::MissingWait { .. } => "MissingWait",
             FaultKind::BadMask { .. } => "BadMask",
             FaultKind::WarpgroupDivergence { .. } => "WarpgroupDivergence",
             FaultKind::BadMatrix { .. } => "BadMatrix",
@@ -49,12 +51,14 @@ impl FaultKind {
             | FaultKind::UseAfterFree { address, .. }
             | FaultKind::Misaligned { address, .. }
             | FaultKind::ReadOnly { address, .. }
+            | FaultKind::LocalAtomic { address }
             | FaultKind::Race { address, .. }
             | FaultKind::DataRace { address, .. }
             | FaultKind::Uninitialised { address, .. }
             | FaultKind::NoVariable { address, .. }
             | FaultKind::ReadOnlyCache { address, .. }
             | FaultKind::MissingProxyFence { address, .. }
+            | FaultKind::MissingWait { address }
             | FaultKind::BadTensorMap { address, .. }
             | FaultKind::BulkToOwnBlock { address }
             | FaultKind::ExitedBlock { address, .. }
@@ -75,11 +79,13 @@ impl FaultKind {
             FaultKind::UseAfterFree { .. } | FaultKind::ReadOnlyCache { .. } => {
                 Some(AddressSpace::Global)
             }
+            FaultKind::LocalAtomic { .. } => Some(AddressSpace::Local),
             FaultKind::ExitedBlock { .. } | FaultKind::BulkToOwnBlock { .. } => {
                 Some(AddressSpace::SharedCluster)
             }
             FaultKind::Race { .. }
             | FaultKind::NoVariable { .. }
+            | FaultKind::MissingWait { .. }
             | FaultKind::MissingProxyFence { .. } => Some(AddressSpace::Shared),
             _ => None,
         }

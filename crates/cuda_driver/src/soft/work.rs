@@ -118,6 +118,7 @@ fn fault_code(kind: &FaultKind) -> CUresult {
         FaultKind::OutOfBounds { .. }
         | FaultKind::UseAfterFree { .. }
         | FaultKind::ReadOnly { .. } => CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+        FaultKind::LocalAtomic { .. } => CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE,
         FaultKind::Misaligned { .. } => CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
         FaultKind::BudgetExceeded { .. } | FaultKind::Deadlock { .. } => {
             CUresult::CUDA_ERROR_LAUNCH_TIMEOUT

@@ -8,6 +8,8 @@ fn a_fault_stays_until_the_context_is_gone() {
         (4096, "store_one", CudaError::IllegalAddress, "out of bounds"),
         (1, "store_one", CudaError::MisalignedAddress, "not a multiple of 4"),
         (0, "traps", CudaError::LaunchFailed, "trap"),
+        (0, "asserts", CudaError::AssertError, "a.cu:64: f(): assertion `i < n` failed"),
+        (0, "counts_in_its_own_memory", CudaError::InvalidAddressSpace, "local memory"),
     ] {
         let (device, context) = soft();
         let module = Module::from_ptx(KERNELS, &[]).unwrap();

@@ -7,7 +7,7 @@
 use super::cluster;
 use super::lanes::W;
 use super::machine::{
-    FULL, LANES, LOCAL_BASE, LOCAL_WINDOW, PARAM_WINDOW, SHARED_BASE, SHARED_WINDOW, SPACES,
+    FULL, LANES, LOCAL_BASE, LOCAL_WINDOW, PARAM_WINDOW, SHARED_BASE, SHARED_WINDOW,
 };
 use super::op::{CACHE, CacheEntry, Cx, Op};
 use crate::error::Place;
@@ -184,20 +184,18 @@ pub(super) unsafe fn shared32(cx: &Cx<'_>, op: &Op, offset: u32, bytes: u32) -> 
 /// Host addresses of all lanes; those of inactive lanes are null.
 pub(super) type Pointers = [*mut u8; LANES];
 
-/// The host memory that all active lanes access, where the operation has no path of its own or
-/// left it: by one range if they fit, else lane by lane. `wide` is whether the addresses in slot
-/// `op.a` have 64 bits.
+/// The host memory that all active lanes access, if it is in one range. `wide` is whether the
+/// addresses in slot `op.a` have 64 bits.
 ///
 /// # Safety
 /// Slot `op.a` has lanes of the size that `wide` says.
-#[inline(never)]
-pub(super) unsafe fn resolve_lanes(
+#[inline(always)]
+pub(super) unsafe fn together(
     cx: &mut Cx<'_>,
     op: &Op,
     (wide, offset): (bool, u32),
     bytes: u32,
     space: AddressSpace,
-    access: Access,
 ) -> Option<Pointers> {
     let mut out = [std::ptr::null_mut(); LANES];
     // SAFETY: by contract; what `one_allocation` and `shared32` return is inside their memory.
@@ -224,6 +222,28 @@ pub(super) unsafe fn resolve_lanes(
             _ => {}
         }
     }
+    None
+}
+
+/// The host memory that all active lanes access, where the operation has no path of its own or
+/// left it: by one range if they fit, else lane by lane. `wide` is as for [`together`].
+///
+/// # Safety
+/// As for [`together`].
+#[inline(never)]
+pub(super) unsafe fn resolve_lanes(
+    cx: &mut Cx<'_>,
+    op: &Op,
+    (wide, offset): (bool, u32),
+    bytes: u32,
+    space: AddressSpace,
+    access: Access,
+) -> Option<Pointers> {
+    // SAFETY: by contract.
+    if let Some(pointers) = unsafe { together(cx, op, (wide, offset), bytes, space) } {
+        return Some(pointers);
+    }
+    let mut out = [std::ptr::null_mut(); LANES];
     for lane in cx.active() {
         // SAFETY: by contract.
         let address = unsafe { address_of(cx, lane, (op.a, wide, offset)) };
@@ -398,16 +418,4 @@ fn find(
             find(cx, lane, (address, bytes), AddressSpace::Global, named, access)
         }
     }
-}
-
-/// Host addresses for an atomic of `bytes` bytes: `op.a` address slot, [`Cx::extra`] from `op.x`:
-/// offset, space, whether the address has 64 bits.
-///
-/// # Safety
-/// The words describe slot `op.a`.
-pub(crate) unsafe fn resolve_atomic(cx: &mut Cx<'_>, op: &Op, bytes: u32) -> Option<Pointers> {
-    let [offset, space, wide] = [0, 1, 2].map(|i| cx.extra[op.x as usize + i]);
-    let space = SPACES[space as usize];
-    // SAFETY: by contract.
-    unsafe { resolve_lanes(cx, op, (wide != 0, offset), bytes, space, Access::Atomic) }
 }

@@ -3,11 +3,12 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::SeqCst};
 
-use super::address::resolve_atomic;
 use super::float::Float;
 use super::half::{self, Bf16, F16};
 use super::machine::NO_SLOT;
 use super::op::{Cx, Handler, Op};
+use super::subword::resolve_lanes;
+use crate::fault::Access;
 
 /// What an atomic does with the old value and its operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +52,25 @@ pub(crate) const RMWS: [Rmw; 17] = [
     Rmw::AddF16x2,
     Rmw::AddBf16x2,
 ];
+
+impl Rmw {
+    /// Whether it can leave some bytes of a word as they are.
+    pub(crate) fn keeps_bytes(self) -> bool {
+        matches!(self, Rmw::And | Rmw::Or | Rmw::Xor | Rmw::CompareExchange)
+    }
+
+    /// The bytes, as a mask, that it may change with these operands, of a word of `bytes` bytes.
+    #[inline(always)]
+    pub(crate) fn changes(self, bytes: u32, [b, c]: [u32; 2]) -> u32 {
+        let changed = match self {
+            Rmw::And => !b,
+            Rmw::Or | Rmw::Xor => b,
+            Rmw::CompareExchange => b ^ c,
+            _ => u32::MAX,
+        };
+        (0..bytes).filter(|byte| changed >> (8 * byte) & 0xff != 0).map(|byte| 1 << byte).sum()
+    }
+}
 
 /// A word that atomics work on.
 pub(crate) trait Word: Copy + PartialEq + 'static {
@@ -151,7 +171,7 @@ word!(u64 in u64, i64, AtomicU64, add_wide);
 /// `atom` and `red`: `d` receives the old value unless it is
 /// [`NO_SLOT`]; `a` address slot; `b` and `c` operand slots; `y` the number
 /// of the [`Rmw`]; [`Cx::extra`] from `x`: offset, space, whether the address
-/// has 64 bits. Lanes run in increasing order.
+/// has 64 bits, slot of what it was rounded down by or [`NO_SLOT`]. Lanes run in increasing order.
 pub(crate) struct Atomic<T>(PhantomData<T>);
 
 // SAFETY: touches only the slots named.
@@ -161,9 +181,14 @@ unsafe impl<T: Word> Handler for Atomic<T> {
         let rmw = RMWS[op.y as usize];
         // SAFETY: the slots have lanes of `T`, the pointers are good.
         unsafe {
-            let Some(pointers) = resolve_atomic(cx, op, size_of::<T>() as u32) else {
-                return true;
+            let bytes = size_of::<T>() as u32;
+            // No address of 64-bit words is rounded down.
+            let touched = |cx: &Cx<'_>, lane: usize, first: u32| {
+                let operand = |slot| *cx.slot::<u32>(slot).add(lane);
+                1 << first | rmw.changes(bytes, [operand(op.b), operand(op.c)])
             };
+            let pointers = resolve_lanes(cx, op, bytes, Access::Atomic, touched);
+            let Some(pointers) = pointers else { return true };
             for i in cx.active() {
                 let operand = |slot| T::get(*cx.slot::<T::Slot>(slot).add(i));
                 let (b, c) = (operand(op.b), operand(op.c));

@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use super::bulk;
 use super::check_register::warpgroup_divergence;
 use super::checker::{Checker, LaunchChecks};
 use super::cluster::ClusterBarrier;
@@ -20,6 +19,7 @@ use super::prior::Prior;
 use super::recorder::{Recorder, WarpFault};
 use super::schedule::{self, Random};
 use super::split::Split;
+use super::unwaited;
 use super::warp::{Executed, Stop, Warp};
 use crate::checks::{Checks, Schedule};
 use crate::fault::FaultKind;
@@ -343,7 +343,7 @@ impl<'k> Worker<'k> {
             }
             if self.warps.iter().all(|warp| warp.live == 0) {
                 self.flush();
-                self.check_end()?;
+                self.end()?;
                 return self.check_budget(0);
             }
             if !progress
@@ -366,10 +366,13 @@ impl<'k> Worker<'k> {
         }
     }
 
-    /// All threads have exited: checks what can only be seen then.
-    fn check_end(&mut self) -> Result<(), BlockError> {
-        for warp in 0..self.cx.checker.as_ref().map_or(0, |_| self.warps.len()) {
-            bulk::note_rest(&mut self.cx, warp);
+    /// All threads have exited: completes what is in flight, and checks what can only be seen then.
+    fn end(&mut self) -> Result<(), BlockError> {
+        for warp in 0..self.warps.len() {
+            if !self.cx.stores[warp].is_empty() {
+                let completed = unwaited::complete(&mut self.cx, warp);
+                completed.map_err(|fault| BlockError::Fault { warp: warp as u32, fault })?;
+            }
         }
         let late = self.cx.checker.as_mut().map(|checker| checker.finish()).unwrap_or_default();
         for (warp, fault) in late {

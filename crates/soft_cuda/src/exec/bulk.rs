@@ -3,8 +3,8 @@
 //! A copy to shared memory is performed when it is issued. That nobody may look
 //! before a wait for its mbarrier is checked by [`super::order`]. A copy to
 //! global memory is performed when its thread waits for its group, as `cp.async`
-//! does: a kernel that overwrites the source too early stores wrong data here,
-//! every time.
+//! does, and at the latest when the block ends (see [`super::unwaited`]): a kernel that
+//! overwrites the source too early stores wrong data here, every time.
 
 use super::access::{AccessKind, Site};
 use super::address::{address_of, range};
@@ -432,7 +432,8 @@ fn wait(cx: &mut Cx<'_>, keep: u64, read: bool) -> Result<(), (usize, FaultKind)
     performed
 }
 
-fn perform(cx: &Cx<'_>, lane: usize, store: &Store) -> Result<(), FaultKind> {
+/// Copies what a store stores.
+pub(super) fn perform(cx: &Cx<'_>, lane: usize, store: &Store) -> Result<(), FaultKind> {
     let (address, bytes) = match &store.to {
         CopyTarget::Tensor { map, start } => {
             return copy_box(cx, lane, map, *start, store.from, true);
@@ -448,7 +449,12 @@ fn perform(cx: &Cx<'_>, lane: usize, store: &Store) -> Result<(), FaultKind> {
 }
 
 /// Checks and notes what a store has written, on the account of its thread.
-fn note(cx: &mut Cx<'_>, lane: usize, store: &Store, kind: AccessKind) -> Result<(), FaultKind> {
+pub(super) fn note(
+    cx: &mut Cx<'_>,
+    lane: usize,
+    store: &Store,
+    kind: AccessKind,
+) -> Result<(), FaultKind> {
     let line = store.line;
     match &store.to {
         CopyTarget::Tensor { map, start } => check_box(cx, (lane, line), map, *start, kind),
@@ -457,19 +463,6 @@ fn note(cx: &mut Cx<'_>, lane: usize, store: &Store, kind: AccessKind) -> Result
             cx.check(lane, line, |checker| checker.global(thread, site, address, |_| false))
         }
     }
-}
-
-/// Notes that the stores of a warp are complete that nobody has waited for any more: the kernel's end
-/// does. They were checked when they were performed.
-pub(super) fn note_rest(cx: &mut Cx<'_>, warp: usize) {
-    cx.warp = warp;
-    let stores = std::mem::replace(&mut cx.stores[warp], Groups::new());
-    cx.be_quiet(true);
-    for (lane, store) in stores.all().filter(|(_, store)| store.performed) {
-        // Nothing is found where nothing is checked.
-        let _ = note(cx, lane, &store, AccessKind::Copy);
-    }
-    cx.be_quiet(false);
 }
 
 /// Checks and notes the accesses of device memory of a copy of a box, on the account of its thread.

@@ -2,19 +2,51 @@
 
 use super::access::{AccessKind, KINDS, Site};
 use super::address::address_of;
+use super::atomic::{RMWS, Rmw};
 use super::checker::Checker;
 use super::lanes::AlignedLanes;
 use super::machine::{LANES, LOCAL_WINDOW, SHARED_BASE, SHARED_WINDOW, SPACES, bits, space_of};
 use super::op::{Cx, Handler, Op};
+use super::subword;
 use crate::fault::{Access, AddressSpace, FaultKind};
 
 /// Words of [`Cx::extra`] in front of the slots of the values.
-pub(crate) const WORDS: usize = 8;
+pub(crate) const WORDS: usize = 10;
 
 /// Checks an access before the operation that performs it: `a` address slot; [`Cx::extra`] from
 /// `x`: offset, space, whether the address has 64 bits, bytes per lane, number of the
-/// [`AccessKind`], PTX line, how many values a store has, whether they have 64 bits, their slots.
+/// [`AccessKind`], PTX line, how many values a store has or an [`Extent`] needs, whether they have
+/// 64 bits, number of the [`Extent`], slot of what the address was rounded down by or
+/// [`NO_SLOT`], the slots of the values.
 pub(crate) struct CheckAccess;
+
+/// Which of its bytes an access counts as an access of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    All,
+    /// That which the address was rounded down from.
+    First,
+    /// That, and those that an atomic may change.
+    Changed(Rmw),
+}
+
+impl Extent {
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            Extent::All => 0,
+            Extent::First => 1,
+            Extent::Changed(rmw) => 2 + rmw as u32,
+        }
+    }
+
+    fn of(number: u32) -> Extent {
+        match number {
+            0 => Extent::All,
+            1 => Extent::First,
+            more => Extent::Changed(RMWS[more as usize - 2]),
+        }
+    }
+}
 
 /// Checks a plain load from shared memory by 32-bit addresses: `a` address slot, `x` offset, `y`
 /// bytes per lane, `d` PTX line.
@@ -69,6 +101,8 @@ struct Words<'k> {
     space: AddressSpace,
     site: Site,
     wide: bool,
+    extent: Extent,
+    low: u32,
     values: &'k [u32],
 }
 
@@ -76,14 +110,43 @@ impl<'k> Words<'k> {
     #[inline(always)]
     fn of(cx: &Cx<'k>, op: &Op) -> Words<'k> {
         let words = &cx.extra[op.x as usize..];
-        let [offset, space, wide, bytes, kind, line, n, wide_values] =
+        let [offset, space, wide, bytes, kind, line, n, wide_values, extent, low] =
             std::array::from_fn(|i| words[i]);
         Words {
             address: (op.a, wide != 0, offset),
             space: SPACES[space as usize],
             site: Site { line, kind: KINDS[kind as usize], bytes },
             wide: wide_values != 0,
+            extent: Extent::of(extent),
+            low,
             values: &words[WORDS..][..n as usize],
+        }
+    }
+
+    /// How far behind its address the first byte lies that a lane's access is of.
+    ///
+    /// # Safety
+    /// As for [`same`](Words::same).
+    unsafe fn first(&self, cx: &Cx<'_>, lane: usize) -> u32 {
+        // SAFETY: by contract.
+        unsafe { subword::first(cx, lane, (self.low, self.address.1), self.site.bytes) }
+    }
+
+    /// The bytes, as a mask, that a lane's access of a word is of, unless it is of all.
+    ///
+    /// # Safety
+    /// As for [`same`](Words::same).
+    unsafe fn touched(&self, cx: &Cx<'_>, lane: usize) -> u32 {
+        // SAFETY: by contract; operands of words have 32-bit lanes.
+        unsafe {
+            let changed = match (self.extent, self.values) {
+                (Extent::Changed(rmw), &[b, c]) => {
+                    let operands = [b, c].map(|slot| *cx.slot::<u32>(slot).add(lane));
+                    rmw.changes(self.site.bytes, operands)
+                }
+                _ => 0,
+            };
+            changed | 1 << self.first(cx, lane)
         }
     }
 
@@ -140,6 +203,21 @@ unsafe fn check(cx: &Cx<'_>, checker: &mut Checker<'_>, op: &Op) -> Result<(), (
     }
     // SAFETY: by contract.
     let address = |lane: usize| unsafe { address_of(cx, lane, words.address) };
+    if words.extent != Extent::All && checker.facts.granule.divides(site.bytes) {
+        for lane in bits(mask) {
+            // SAFETY: by contract.
+            let mut touched = unsafe { words.touched(cx, lane) };
+            while touched != 0 {
+                let first = touched.trailing_zeros();
+                let bytes = (touched >> first).trailing_ones();
+                touched &= u32::MAX << (first + bytes);
+                let (site, at) = (Site { bytes, ..site }, address(lane) + u64::from(first));
+                let result = one(cx, checker, (warp, lane), site, words.space, at, &same);
+                result.map_err(|kind| (lane as u32, kind))?;
+            }
+        }
+        return Ok(());
+    }
     match (words.space, words.address.1) {
         (AddressSpace::Shared, false) => {
             let base = SHARED_BASE.wrapping_sub(words.address.2);
@@ -233,7 +311,10 @@ unsafe fn for_atomics(
 ) {
     for lane in bits(cx.mask) {
         // SAFETY: by contract.
-        let address = unsafe { address_of(cx, lane, words.address) };
+        let address = unsafe {
+            let address = address_of(cx, lane, words.address);
+            address.wrapping_add(words.first(cx, lane).into())
+        };
         let shared = match words.space {
             AddressSpace::Shared | AddressSpace::SharedCluster => Some(address),
             AddressSpace::Generic if space_of(address) == Some(AddressSpace::Shared) => {

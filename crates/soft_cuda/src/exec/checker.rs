@@ -42,7 +42,7 @@ impl LaunchChecks {
         snapshot: &Snapshot,
         prior: Option<Prior>,
     ) -> LaunchChecks {
-        let global = GlobalShadow::new(snapshot.all().len(), facts.granule.global);
+        let global = GlobalShadow::new(snapshot.all().len(), facts.granule.global());
         LaunchChecks { checks, global, prior, released: Mutex::default() }
     }
 }

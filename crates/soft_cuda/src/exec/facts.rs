@@ -14,14 +14,32 @@ pub(crate) struct SharedVariable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Granule {
     pub shared: u32,
-    pub global: u32,
+    /// By writes of device memory, and by loads: they overlap with a write just where its word does.
+    pub writes: u32,
+    pub loads: u32,
+    /// Whether writes may be of some bytes of their word.
+    pub partial: bool,
 }
 
 impl Granule {
-    pub(crate) const LARGEST: Granule = Granule { shared: 2, global: 2 };
+    pub(crate) const LARGEST: Granule = Granule { shared: 2, writes: 2, loads: 2, partial: false };
 
     pub(crate) fn min(self, other: Granule) -> Granule {
-        Granule { shared: self.shared.min(other.shared), global: self.global.min(other.global) }
+        Granule {
+            shared: self.shared.min(other.shared),
+            writes: self.writes.min(other.writes),
+            loads: self.loads.min(other.loads),
+            partial: self.partial | other.partial,
+        }
+    }
+
+    pub(crate) fn global(self) -> u32 {
+        if self.partial { self.writes.min(self.loads) } else { self.writes }
+    }
+
+    /// Whether some of `bytes` bytes are told from the others.
+    pub(crate) fn divides(self, bytes: u32) -> bool {
+        1 << self.shared.min(self.global()) < bytes
     }
 }
 

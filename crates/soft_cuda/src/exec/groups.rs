@@ -1,7 +1,8 @@
 //! Asynchronous copies in flight, in commit groups.
 //!
 //! A copy is checked when it is issued but performed only when its thread
-//! waits for its group: a kernel that forgets to wait reads old data here, every time.
+//! waits for its group: a kernel that forgets to wait reads old data here, every time. Bulk copies
+//! that nobody waits for are performed at the end, see [`super::unwaited`].
 
 use super::machine::LANES;
 use crate::tensor::TensorMap;
@@ -70,6 +71,11 @@ impl<T> Groups<T> {
     pub(crate) fn clear(&mut self) {
         self.pending.clear();
         self.committed = [0; LANES];
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
     }
 
     /// Adds a copy to the lane's open group.

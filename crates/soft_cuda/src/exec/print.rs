@@ -8,6 +8,8 @@ use crate::fault::{Access, AddressSpace, FaultKind};
 
 /// The most bytes of a string.
 const MAX_STRING: u64 = 1 << 20;
+/// The most characters of a text in a message.
+const MAX_TEXT: u64 = 1 << 10;
 
 /// `vprintf`: `d` receives the number of arguments printed; `a` address of the format, `b` of
 /// the arguments, each aligned to its size.
@@ -34,30 +36,47 @@ unsafe impl Handler for Print {
     }
 }
 
-/// `__assertfail`: `a` address of the message, `b` of the file's name, `c` line, `x` address of
-/// the function's name.
+/// `__assertfail`: `a` address of the message, `b` of the file's name, `c` line; [`Cx::extra`] from
+/// `x`: slots of the address of the function's name, and of the bytes of a character.
 pub(crate) struct AssertFail;
 
-// SAFETY: touches only the slots `a`, `b`, `c` and `x`.
+// SAFETY: touches only the slots named.
 unsafe impl Handler for AssertFail {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
         let lane = cx.mask.trailing_zeros();
-        // SAFETY: the slots have lanes of these sizes.
-        let (names, line) = unsafe {
-            let names = [op.a, op.b, op.x].map(|slot| *cx.slot::<u64>(slot).add(lane as usize));
-            (names, *cx.slot::<u32>(op.c).add(lane as usize))
+        let [function, char_size] = [0, 1].map(|i| cx.extra[op.x as usize + i]);
+        // SAFETY: `c` has 32-bit lanes, the other slots have 64-bit lanes.
+        let (line, [message, file, function, char_size]) = unsafe {
+            let wide = |slot| *cx.slot::<u64>(slot).add(lane as usize);
+            let line = *cx.slot::<u32>(op.c).add(lane as usize);
+            (line, [op.a, op.b, function, char_size].map(wide))
         };
-        let text = |address| {
-            let bytes = string(cx, lane, address, MAX_STRING)?;
-            Ok(String::from_utf8_lossy(&bytes).into_owned())
-        };
-        let assertion = || {
-            let [message, file, function] = names.map(text);
-            Ok(FaultKind::Assert { message: message?, file: file?, line, function: function? })
-        };
-        let kind = assertion().unwrap_or_else(|kind| kind);
-        cx.fail(lane, kind)
+        let text = |address| text(cx, lane, address, char_size);
+        let (message, file, function) = (text(message), text(file), text(function));
+        cx.fail(lane, FaultKind::Assert { message, file, line, function })
+    }
+}
+
+/// A text for a message, of characters of so many bytes: as much of it as can be read.
+fn text(cx: &Cx<'_>, lane: u32, address: u64, char_size: u64) -> String {
+    let bytes = if matches!(char_size, 2 | 4) { char_size as u32 } else { 1 };
+    let mut all = Vec::new();
+    for at in (0..MAX_TEXT).map(|i| address.wrapping_add(i * u64::from(bytes))) {
+        match load(cx, lane, at, bytes) {
+            Ok(0) => break,
+            Ok(character) => all.push(character),
+            Err(_) if all.is_empty() => return format!("(no text at {address:#x})"),
+            Err(_) => break,
+        }
+    }
+    match bytes {
+        1 => String::from_utf8_lossy(&all.iter().map(|&c| c as u8).collect::<Vec<_>>()).into(),
+        2 => String::from_utf16_lossy(&all.iter().map(|&c| c as u16).collect::<Vec<_>>()),
+        _ => {
+            let character = |&c: &u64| char::from_u32(c as u32);
+            all.iter().map(|c| character(c).unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use super::lowering::Lowering;
 use super::ty::{Kind, Ty};
 use crate::exec::access::{AccessKind, Side};
 use crate::exec::atomic::{Atomic, RMWS, Rmw};
+use crate::exec::check_access::Extent;
 use crate::exec::{NO_SLOT, pick_compact};
 use crate::ptx::ast::Space;
 
@@ -72,6 +73,9 @@ impl Lowering<'_> {
         if address.space == Some(Space::Const) || address.param.is_some() {
             return Err(at.bad_operands("this memory is read-only"));
         }
+        if address.space == Some(Space::Local) {
+            return Err(at.bad_operands("atomics are for global and shared memory"));
+        }
         let ty = if half.is_some() { Ty { kind: Kind::Bits, ..ty } } else { ty };
         let b = self.src(at, at.operand(first + 1)?, ty)?;
         let c = match values {
@@ -91,16 +95,25 @@ impl Lowering<'_> {
             self.fence(at, wide, Side::Release);
         }
         let (element, wide_values) = (ty.bits / 8, ty.bits == 64);
+        let (extent, low) = match rmw.keeps_bytes() && !wide_values {
+            true => (Extent::Changed(rmw), self.low(at.operand(first)?, &address)),
+            false => (Extent::All, None),
+        };
+        let operands = [Field::Use(b), Field::Use(c)];
         let of = Accessed {
             kind: if of_block { AccessKind::BlockAtomic } else { AccessKind::Atomic },
             element,
             count: 1,
-            values: &[],
+            values: if extent == Extent::All { &[] } else { &operands },
             wide: wide_values,
+            extent,
+            low,
         };
         self.check_access(at, &address, &of);
-        let extra = [address.offset, space_number(address.space), address.wide.into()];
-        self.emit_extra(at, run, fields, extra.into_iter().map(raw).collect());
+        let head = [address.offset, space_number(address.space), address.wide.into()];
+        let low = low.map_or(raw(NO_SLOT), Field::Use);
+        let extra = head.into_iter().map(raw).chain([low]).collect();
+        self.emit_extra(at, run, fields, extra);
         let acquires = matches!(order, Some(0 | 2));
         self.observe(at, &address, &of, acquires.then_some(wide));
         if acquires {

@@ -4,6 +4,7 @@ use super::context::{Context, Result};
 use super::ir::B;
 use super::lowering::Lowering;
 use super::scopes::Binding;
+use super::subword::Words;
 use super::ty::Ty;
 use crate::error::LoadError;
 use crate::ptx::ast::{Instruction, Space, Statement};
@@ -11,6 +12,7 @@ use crate::ptx::ast::{Instruction, Space, Statement};
 impl<'m> Lowering<'m> {
     /// Lowers the statements of a function body; `exit` is where `ret` goes.
     pub(super) fn body(&mut self, statements: &'m [Statement], exit: B) -> Result<()> {
+        self.words = Words::of(statements);
         let mut labels = labels(statements).into_iter();
         self.declare_labels(labels.next())?;
         for statement in statements {

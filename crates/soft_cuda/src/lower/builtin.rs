@@ -75,8 +75,9 @@ impl Lowering<'_> {
                 self.transfer_piece(at, returns[0], Field::Use(d));
             }
             Builtin::AssertFail => {
+                let extra = vec![used(3), used(4)];
                 let fields = [raw, used(0), used(1), used(2), raw, raw];
-                self.emit(at, pick_compact::<AssertFail>(), fields);
+                self.emit_extra(at, pick_compact::<AssertFail>(), fields, extra);
             }
             Builtin::Malloc => {
                 self.allocates = true;

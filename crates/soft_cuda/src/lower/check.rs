@@ -2,21 +2,26 @@
 
 use super::address::{Address, space_number};
 use super::context::Context;
-use super::ir::{Field, InstKind};
+use super::ir::{Field, InstKind, V};
 use super::lowering::Lowering;
 use crate::exec::access::AccessKind;
-use crate::exec::check_access::{ACQUIRES, CheckAccess, CheckGlobalLoad, CheckSharedLoad, Observe};
-use crate::exec::{pick, pick_compact};
+use crate::exec::check_access::{
+    ACQUIRES, CheckAccess, CheckGlobalLoad, CheckSharedLoad, Extent, Observe,
+};
+use crate::exec::{NO_SLOT, pick, pick_compact};
 use crate::ptx::ast::Space;
 
-/// What is checked of an access: its kind, the bytes of one element, how many there are, and
-/// those that a store writes, with whether they have 64 bits.
+/// What is checked of an access: its kind, the bytes of one element, how many there are, those that a
+/// store writes or that say how far an atomic's `extent` goes, with whether they have 64 bits, and
+/// what the address was rounded down by (see [`super::subword`]).
 pub(super) struct Accessed<'a> {
     pub kind: AccessKind,
     pub element: u32,
     pub count: u32,
     pub values: &'a [Field],
     pub wide: bool,
+    pub extent: Extent,
+    pub low: Option<V>,
 }
 
 impl Lowering<'_> {
@@ -28,14 +33,18 @@ impl Lowering<'_> {
         if !self.checks.accesses() || matches!(address.space, Some(Space::Param | Space::Const)) {
             return;
         }
-        let granule = of.element.trailing_zeros();
+        let granule = if of.low.is_some() { 0 } else { of.element.trailing_zeros() };
         if !matches!(address.space, Some(Space::Global)) {
             self.granule.shared = self.granule.shared.min(granule);
         }
-        // Loads of less overlap with a write just where the word does.
-        if !shared && of.kind.writes() {
-            self.granule.global = self.granule.global.min(granule);
+        if !shared {
+            let of_kind = match of.kind.writes() {
+                true => &mut self.granule.writes,
+                false => &mut self.granule.loads,
+            };
+            *of_kind = granule.min(*of_kind);
         }
+        self.granule.partial |= of.extent != Extent::All;
         let plain = matches!(of.kind, AccessKind::Load | AccessKind::ReadOnly);
         let fast = match (address.space, address.wide) {
             (Some(Space::Shared), false) if plain => Some(pick::<CheckSharedLoad>(self.path)),
@@ -92,8 +101,11 @@ impl Lowering<'_> {
             at.inst.line,
             of.values.len() as u32,
             of.wide.into(),
+            of.extent.number(),
         ];
-        let extra = words.into_iter().map(raw).chain(of.values.iter().copied()).collect();
+        let low = of.low.map_or(raw(NO_SLOT), Field::Use);
+        let extra = words.into_iter().map(raw).chain([low]).chain(of.values.iter().copied());
+        let extra = extra.collect();
         let fields = [raw(0), Field::Use(address.base), raw(0), raw(0), raw(0), raw(y)];
         self.emit_extra(at, run, fields, extra).kind = InstKind::Check;
     }

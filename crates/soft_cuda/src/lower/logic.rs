@@ -28,6 +28,9 @@ impl Lowering<'_> {
             self.emit(at, pick_compact::<PredLogic>(), fields(d, &[a, b], x));
             return Ok(());
         }
+        if base == "and" {
+            self.note_rounding(at, ty)?;
+        }
         let run = match base {
             "and" => pick_bits!(self.path, ty, Map2, And),
             "or" => pick_bits!(self.path, ty, Map2, Or),

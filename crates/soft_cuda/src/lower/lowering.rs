@@ -7,6 +7,7 @@ use super::index::Index;
 use super::ir::{B, Block, Class, Field, Fixed, Inst, InstKind, Ir, Register, Terminator, V};
 use super::scopes::{Binding, Scopes};
 use super::shared::Shared;
+use super::subword::Words;
 use super::ty::Ty;
 use crate::checks::Checks;
 use crate::error::LoadError;
@@ -60,6 +61,7 @@ pub(super) struct Lowering<'m> {
     pub(super) allocates: bool,
     /// The registers of all `wgmma.mma_async`.
     pub(super) products: HashSet<V>,
+    pub(super) words: Words<'m>,
 }
 
 impl<'m> Lowering<'m> {
@@ -95,6 +97,7 @@ impl<'m> Lowering<'m> {
             communicates: false,
             allocates: false,
             products: HashSet::new(),
+            words: Words::default(),
         }
     }
 

@@ -9,6 +9,7 @@ use super::lowering::Lowering;
 use super::ty::Ty;
 use crate::exec::access::AccessKind;
 use crate::exec::alu::Lt;
+use crate::exec::check_access::Extent;
 use crate::exec::code::Special;
 use crate::exec::lanes::SetP;
 use crate::exec::mma::{LoadMatrix, Mma, StoreMatrix, TransposeMatrix};
@@ -81,7 +82,8 @@ impl Lowering<'_> {
             at.guard = Some((p, false));
         }
         let kind = if load { AccessKind::Load } else { AccessKind::Store };
-        let of = Accessed { kind, element: ROW, count: 1, values: &[], wide: false };
+        let (extent, low) = (Extent::All, None);
+        let of = Accessed { kind, element: ROW, count: 1, values: &[], wide: false, extent, low };
         self.check_access(at, &address, &of);
         at.guard = guard;
         let raw = Field::Raw;

@@ -7,6 +7,7 @@ use super::ir::{Class, Field, InstKind};
 use super::lowering::Lowering;
 use super::ty::{Kind, Ty};
 use crate::exec::access::{AccessKind, Side};
+use crate::exec::check_access::Extent;
 use crate::exec::check_async::ProxyFence;
 use crate::exec::element::Transfer;
 use crate::exec::lanes::Map2;
@@ -185,13 +186,15 @@ impl Lowering<'_> {
         let compared = kind.writes() && address.space != Some(Space::Local);
         let values = if compared { parts } else { &[] };
         let count = parts.len() as u32;
-        let of = Accessed { kind, element: transfer.bytes, count, values, wide: transfer.wide };
+        let (element, wide) = (transfer.bytes, transfer.wide);
+        let (extent, low) = (Extent::All, None);
+        let of = Accessed { kind, element, count, values, wide, extent, low };
         self.check_access(at, address, &of);
         self.perform(at, transfer, address, parts);
         self.observe(at, address, &of, acquires);
     }
 
-    fn perform(
+    pub(super) fn perform(
         &mut self,
         at: &Context<'_>,
         transfer: Transfer,
@@ -267,7 +270,11 @@ impl Lowering<'_> {
             }
             return Ok(());
         }
-        self.access(at, (transfer, kind), &address, (&fields, acquire.then_some(wide)));
+        let acquires = acquire.then_some(wide);
+        let operand = at.operand(1)?;
+        if !self.load_word(at, (transfer, kind), (operand, &address), (&fields, acquires)) {
+            self.access(at, (transfer, kind), &address, (&fields, acquires));
+        }
         if acquire {
             self.fence(at, wide, Side::Acquire);
         }

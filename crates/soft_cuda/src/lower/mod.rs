@@ -34,6 +34,7 @@ mod names;
 mod pick;
 mod scopes;
 mod shared;
+mod subword;
 mod tiles;
 mod ty;
 mod wgmma;

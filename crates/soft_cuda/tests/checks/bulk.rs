@@ -186,6 +186,49 @@ fn sources_of_bulk_copies_are_read_until_their_phase() {
     check(&SOURCES, Checks::ALL);
 }
 
+/// Blocks that may end while a bulk copy still reads their shared memory.
+pub const EXITS: [Twin; 3] = [
+    Twin {
+        name: "a block that ends while a bulk copy may still read its shared memory",
+        found: "MissingWait",
+        threads: 32,
+        blocks: 2,
+        body: "  st.shared.b32 [%r4], %r1; fence.proxy.async.shared::cta; bar.warp.sync -1; @!%p1 bra END;
+  mul.wide.u32 %rd10, %r2, 128; add.s64 %rd10, %rd2, %rd10;
+  cp.async.bulk.global.shared::cta.bulk_group [%rd10], [tile], 128; cp.async.bulk.commit_group;
+FIX| cp.async.bulk.wait_group.read 0;
+END:",
+    },
+    Twin {
+        name: "a block that ends after a wait for all but the last bulk copy from its shared memory",
+        found: "MissingWait",
+        threads: 32,
+        blocks: 1,
+        body: "  st.shared.b32 [%r4], %r1; fence.proxy.async.shared::cta; bar.warp.sync -1; @!%p1 bra END;
+  cp.async.bulk.global.shared::cta.bulk_group [%rd2], [tile], 64; cp.async.bulk.commit_group;
+  cp.async.bulk.global.shared::cta.bulk_group [%rd2+64], [tile], 64; cp.async.bulk.commit_group;
+FIX| cp.async.bulk.wait_group 0;
+BUG| cp.async.bulk.wait_group 1;
+END:",
+    },
+    Twin {
+        name: "a wait in front of the commit of a bulk copy from shared memory",
+        found: "MissingWait",
+        threads: 32,
+        blocks: 1,
+        body: "  st.shared.b32 [%r4], %r1; fence.proxy.async.shared::cta; bar.warp.sync -1; @!%p1 bra END;
+  cp.async.bulk.global.shared::cta.bulk_group [%rd2], [tile], 128;
+FIX| cp.async.bulk.commit_group;
+  cp.async.bulk.wait_group 0;
+END:",
+    },
+];
+
+#[test]
+fn waits_for_what_reads_the_memory_of_a_block_that_ends() {
+    check(&EXITS, Checks { sync: true, ..Checks::NONE });
+}
+
 /// Loads a box of 8 rows of 32 words, and stores to the sixth row of it.
 const TENSOR: &str = ".version 8.6
 .target sm_90a

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::{
-    Twin, bulk, clusters, dependent, device_memory, idioms, memory, module, races, registers, sync,
-    tensor, words,
+    Twin, bulk, clusters, dependent, device_memory, idioms, memory, module, races, registers,
+    subword, sync, tensor, words,
 };
 
 /// All of them, with the checks that find each.
@@ -25,6 +25,8 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static Twin)> {
         .chain(of("races", &dependent::TWINS))
         .chain(of("races", &words::FLAGS))
         .chain(of("all", &bulk::SOURCES))
+        .chain(of("sync", &bulk::EXITS))
+        .chain(of("all", &subword::TWINS))
 }
 
 /// Writes each to `$TWINS`, as `NN-bug.ptx` and `NN-fix.ptx`, and a list of them, `twins.csv`: number,

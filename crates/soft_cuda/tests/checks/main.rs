@@ -11,6 +11,7 @@ mod memory;
 mod races;
 mod registers;
 mod settings;
+mod subword;
 mod sync;
 mod tensor;
 mod words;

@@ -47,12 +47,14 @@ pub(super) struct Case {
     /// Dimensions, stride in bytes, box, swizzle, fill.
     pub(super) map: ([u64; 2], u64, [u32; 2], Swizzle, Fill),
     pub(super) result: usize,
+    /// Whether the result is the source.
+    pub(super) in_place: bool,
 }
 
 /// One tensor of 64 by 32, boxes of 32 by 8.
 pub(super) fn case(body: &str) -> Case {
     let map = ([64, 32], 256, [32, 8], Swizzle::None, Fill::Zeros);
-    Case { ptx: kernel(body), threads: 32, source: 64 * 32, map, result: 4096 }
+    Case { ptx: kernel(body), threads: 32, source: 64 * 32, map, result: 4096, in_place: false }
 }
 
 type Outcome = Result<(Vec<f32>, LaunchReport), LaunchError>;
@@ -65,11 +67,14 @@ impl Case {
         let kernel = module.kernel("k").expect("the kernel is called k");
         assert_eq!(module.target(), "sm_90a");
         let src = device.alloc(self.source as u64 * 4).unwrap();
-        let dst = device.alloc(self.result as u64 * 4).unwrap();
+        let dst = match self.in_place {
+            true => src,
+            false => device.alloc(self.result as u64 * 4).unwrap(),
+        };
         let values: Vec<u8> =
             (0..self.source).flat_map(|i| (i as f32).to_bits().to_le_bytes()).collect();
-        device.write(src, &values).unwrap();
         device.fill_u32(dst, (-1f32).to_bits(), self.result as u64).unwrap();
+        device.write(src, &values).unwrap();
         let (dims, stride, boxes, swizzle, fill) = self.map;
         let map = TensorMap::new(src, &dims, &[stride], &boxes, swizzle, fill).unwrap();
         let mut params = vec![0; 64];
@@ -333,14 +338,17 @@ fn stores_happen_at_the_wait() {
   cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r2], 64;
   cp.async.bulk.commit_group;
   {wait}
-  st.shared.b32 [%r2], %r1;
+  st.shared.b32 [%r2], 0f40E00000;
+  ld.global.b32 %r20, [%rd2]; st.global.b32 [%rd2+512], %r20;
 END:"
             )
     };
     let got = case(&body("cp.async.bulk.wait_group.read 0;")).run();
     assert_eq!(got[..16], box_at(0, 0, 16, 1, 0.0));
-    assert_eq!(got[16], -1.0);
-    assert_eq!(case(&body("cp.async.bulk.wait_group 1;")).run()[0], -1.0);
+    assert_eq!((got[16], got[128]), (-1.0, 0.0));
+    // Without a wait: not before the end, when the source is another one.
+    let got = case(&body("cp.async.bulk.wait_group 1;")).run();
+    assert_eq!((got[0], &got[1..16], got[128]), (7.0, &box_at(1, 0, 15, 1, 0.0)[..], -1.0));
     // To a tensor: what lies outside is left out.
     let tensor = load_box(0, 0, 1024)
         + WAIT
@@ -358,6 +366,37 @@ END:"
 END:";
     let got = case(&tensor).run();
     assert_eq!(got[..5], [64.0, 65.0, 66.0, 67.0, 64.0]);
+}
+
+#[test]
+fn stores_that_nobody_waits_for_happen_at_the_end() {
+    let store = "cp.async.bulk.global.shared::cta.bulk_group [%rd4], [%r5], 64;";
+    let tensor =
+        "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd3, {%r10, %r11}], [%r2];";
+    let body = |copy: &str, commit: &str| {
+        let each =
+            "mul.wide.u32 %rd4, %r1, 64; add.s64 %rd4, %rd2, %rd4; mad.lo.u32 %r5, %r1, 64, %r2;";
+        let exit = "setp.ge.u32 %p3, %r1, 3; @%p3 exit; fence.proxy.async.shared::cta;";
+        load_box(0, 8, 1024)
+            + WAIT
+            + &format!("  mov.b32 %r10, 32; mov.b32 %r11, 16; {each} {exit} {copy} {commit}")
+    };
+    for commit in ["cp.async.bulk.commit_group;", ""] {
+        let got = case(&body(store, commit)).threads(96).run();
+        assert_eq!(got[..48], box_at(0, 8, 32, 2, 0.0)[..48]);
+        assert_eq!(got[48], -1.0);
+        // To a tensor, by one thread.
+        let one = format!("setp.ge.u32 %p3, %r1, 1; @%p3 exit; {tensor}");
+        let of_tensor = case(&body(&one, commit));
+        let got = Case { in_place: true, result: 64 * 32, ..of_tensor }.run();
+        for row in 0..32 {
+            let inside = if (16..24).contains(&row) { 32 } else { 64 };
+            let line = &got[row * 64..][..64];
+            let from = if inside == 32 { box_at(0, row as i32 - 8, 32, 1, 0.0) } else { vec![] };
+            let want = [box_at(0, row as i32, inside, 1, 0.0), from].concat();
+            assert_eq!(line, want, "row {row}");
+        }
+    }
 }
 
 #[test]

@@ -239,7 +239,6 @@ C:
 
 const VPRINTF: &str = "
 .extern .func (.param .b32 r) vprintf(.param .b64 format, .param .b64 arguments);
-.extern .func __assertfail(.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 n, .param .b64 s);
 .global .align 1 .b8 format[25] = {116, 37, 100, 32, 37, 115, 32, 37, 46, 50, 102, 32, 37, 108, 108, 120, 10};
 .global .align 1 .b8 text[4] = {97, 98, 99, 0};
 .global .align 1 .b8 panic[20] = {112, 97, 110, 105, 99, 107, 101, 100, 32, 97, 116, 32, 97, 46, 114, 115, 58, 49, 10, 0};";
@@ -308,14 +307,66 @@ fn arguments_that_are_nowhere_are_a_fault() {
     assert!(matches!(fault.kind, FaultKind::OutOfBounds { address: 0, .. }), "{fault}");
 }
 
+/// A call of `__assertfail` in lane 28, with registers that hold something else before.
+const ASSERT: &str = "
+  mov.b64 %rd50, 0; mov.b64 %rd51, 7; setp.lt.u32 %p1, %r1, 28; @%p1 bra DONE;
+  { .param .b64 a; .param .b64 b; .param .b32 c; .param .b64 d; .param .b64 e;
+    mov.b64 %rd4, message; cvta.global.u64 %rd4, %rd4; st.param.b64 [a], %rd4;
+    mov.b64 %rd5, file; cvta.global.u64 %rd5, %rd5; st.param.b64 [b], %rd5; st.param.b32 [c], 64;
+    mov.b64 %rd6, function; cvta.global.u64 %rd6, %rd6;
+    st.param.b64 [d], %rd6; st.param.b64 [e], 1;
+    call.uni __assertfail, (a, b, c, d, e); }
+DONE: st.global.b64 [%rd1], %rd50; st.global.b64 [%rd1+8], %rd51;";
+
+/// What `__assertfail` gets: `i < n`, `a.cu`, `void f()`; and the first one in 16 and in 32 bits.
+const TEXTS: &str = ".extern .func __assertfail(.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 n, .param .b64 s);
+.global .align 1 .b8 message[6] = {105, 32, 60, 32, 110, 0};
+.global .align 1 .b8 file[5] = {97, 46, 99, 117, 0};
+.global .align 1 .b8 function[9] = {118, 111, 105, 100, 32, 102, 40, 41, 0};
+.global .align 2 .u16 message16[6] = {105, 32, 60, 32, 110, 0};
+.global .align 4 .u32 message32[6] = {105, 32, 60, 32, 110, 0};
+.global .align 1 .b8 endless[3] = {105, 105, 105};
+";
+
+fn assertion(body: &str) -> FaultKind {
+    let fault = Case::new(module(1, TEXTS, body), &[vec![0; 4]]).fault();
+    assert_eq!(fault.thread, [28, 0, 0]);
+    fault.kind
+}
+
 #[test]
 fn an_assertion_says_where_it_is() {
-    let body = "
-  { .param .b64 a; .param .b64 b; .param .b32 c; .param .b64 d; .param .b64 e;
-    mov.b64 %rd4, text; cvta.global.u64 %rd4, %rd4;
-    st.param.b64 [a], %rd4; st.param.b64 [b], %rd4; st.param.b32 [c], 12;
-    st.param.b64 [d], %rd4; st.param.b64 [e], 1;
-    call.uni __assertfail, (a, b, c, d, e); }";
-    let fault = Case::new(module(1, VPRINTF, body), &[vec![0]]).fault();
-    assert!(fault.to_string().ends_with("abc:12: abc: assertion `abc` failed"), "{fault}");
+    let texts = |message: &str, function: &str| FaultKind::Assert {
+        message: message.into(),
+        file: "a.cu".into(),
+        line: 64,
+        function: function.into(),
+    };
+    let kind = assertion(ASSERT);
+    assert_eq!(kind, texts("i < n", "void f()"));
+    assert!(kind.to_string().ends_with("a.cu:64: void f(): assertion `i < n` failed"), "{kind}");
+    for (bytes, name) in [("2", "message16"), ("4", "message32")] {
+        let body = ASSERT.replace("message", name).replace("[e], 1", &format!("[e], {bytes}"));
+        let wide = assertion(&body.replace("mov.b64 %rd6, function", "mov.b64 %rd6, file"));
+        let FaultKind::Assert { message, .. } = wide else { panic!("{wide}") };
+        assert_eq!(message, "i < n");
+    }
+}
+
+#[test]
+fn an_assertion_whose_texts_cannot_be_read_is_one_all_the_same() {
+    let nowhere = ASSERT.replace("cvta.global.u64 %rd6, %rd6;", "mov.b64 %rd6, 64;");
+    let null = ASSERT.replace("cvta.global.u64 %rd6, %rd6;", "mov.b64 %rd6, 0;");
+    let endless = ASSERT.replace("%rd6, function", "%rd6, endless");
+    let last = ASSERT.replace("cvta.global.u64 %rd6, %rd6;", "mov.b64 %rd6, -1;");
+    for (body, expected) in [
+        (nowhere, "(no text at 0x40)"),
+        (null, "(no text at 0x0)"),
+        (endless, "iii"),
+        (last, "(no text at 0xffffffffffffffff)"),
+    ] {
+        let kind = assertion(&body);
+        let FaultKind::Assert { message, function, .. } = kind else { panic!("{kind}") };
+        assert_eq!((message.as_str(), function.as_str()), ("i < n", expected));
+    }
 }

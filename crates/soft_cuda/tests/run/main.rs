@@ -17,6 +17,7 @@ mod loading;
 mod memory;
 mod pipeline;
 mod straight;
+mod subword;
 mod tensor;
 mod warp;
 

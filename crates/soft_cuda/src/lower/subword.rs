@@ -1,0 +1,184 @@
+//! Atomics of parts of words.
+//!
+//! Compilers make an atomic of 8 or 16 bits from one of the 32-bit word that contains it: they round
+//! the address down (`and.b64 a, x, -4`), and then `atom.and`, `.or` or `.xor` leaves the other bytes as
+//! they are, or a load of the word begins a loop around `atom.cas`, which writes them back. The other
+//! bytes may belong to others, or lie past the end of an allocation. So of such a word the checks see
+//! the byte that the address was rounded down from, or the first one, and those that the operands may
+//! change.
+
+use std::collections::{HashMap, HashSet};
+
+use super::address::{Address, space_number};
+use super::check::Accessed;
+use super::context::{Context, Result};
+use super::ir::{Class, Field, InstKind, Register, V};
+use super::lowering::Lowering;
+use super::ty::Ty;
+use crate::exec::access::AccessKind;
+use crate::exec::check_access::Extent;
+use crate::exec::element::Transfer;
+use crate::exec::lanes::Map2;
+use crate::exec::subword::LoadWord;
+use crate::exec::{alu, pick, pick_compact};
+use crate::ptx::ast::{Instruction, Operand, Statement};
+
+/// An address operand as it stands in the text.
+type Place<'m> = (Option<&'m str>, i64);
+
+/// What is known of the words of a function before its instructions are lowered.
+#[derive(Default)]
+pub(super) struct Words<'m> {
+    /// Registers that always hold an address rounded down, which atomics of words use.
+    rounded: HashSet<&'m str>,
+    /// Where there is an `atom.cas`.
+    compared: HashSet<Place<'m>>,
+    /// By such a register: another one, with what was taken from the address.
+    low: HashMap<V, V>,
+}
+
+/// The operation of an `atom` or `red` that may leave bytes of a word as they are.
+fn operation(inst: &Instruction) -> Option<&str> {
+    let mut parts = inst.opcode.split('.');
+    let atomic = matches!(parts.next(), Some("atom" | "red"));
+    parts.find(|part| atomic && ["cas", "and", "or", "xor"].contains(part))
+}
+
+/// The bits that `and` takes from an address of `bits` bits to round it down to a word, if it does.
+fn taken(inst: &Instruction, bits: u32) -> Option<u64> {
+    let [Operand::Name(_), _, Operand::Int(mask)] = inst.operands.as_slice() else { return None };
+    let taken = !(*mask as u64) & (u64::MAX >> (64 - bits));
+    (inst.opcode == format!("and.b{bits}") && (1..=3).contains(&taken)).then_some(taken)
+}
+
+fn place(inst: &Instruction) -> Option<Place<'_>> {
+    inst.operands.iter().find_map(|operand| match operand {
+        Operand::Address(base, offset) => Some((base.as_deref(), *offset)),
+        _ => None,
+    })
+}
+
+/// Calls `f` with each register that an operand names.
+fn each_name<'m>(operand: &'m Operand, f: &mut impl FnMut(&'m str)) {
+    match operand {
+        Operand::Name(name) => f(name),
+        Operand::Vector(all) => all.iter().for_each(|one| each_name(one, f)),
+        Operand::Pair(one, other) => [one, other].into_iter().for_each(|one| each_name(one, f)),
+        _ => {}
+    }
+}
+
+impl<'m> Words<'m> {
+    /// Those of a function body.
+    pub(super) fn of(statements: &'m [Statement]) -> Words<'m> {
+        let instructions = || {
+            statements.iter().filter_map(|statement| match statement {
+                Statement::Instruction(inst) => Some(inst),
+                _ => None,
+            })
+        };
+        let mut words = Words::default();
+        for inst in instructions() {
+            let (Some(operation), Some(place)) = (operation(inst), place(inst)) else { continue };
+            words.rounded.extend(place.0);
+            if operation == "cas" {
+                words.compared.insert(place);
+            }
+        }
+        if words.rounded.is_empty() {
+            return words;
+        }
+        let mut defined = HashSet::new();
+        for inst in instructions() {
+            let rounds = [32, 64].into_iter().any(|bits| taken(inst, bits).is_some());
+            if let Some(first) = inst.operands.first() {
+                each_name(first, &mut |name| {
+                    match rounds {
+                        true => defined.insert(name),
+                        false => words.rounded.remove(name),
+                    };
+                });
+            }
+        }
+        words.rounded.retain(|name| defined.contains(name));
+        words
+    }
+}
+
+impl Lowering<'_> {
+    /// Before `and`: keeps what it takes from an address.
+    pub(super) fn note_rounding(&mut self, at: &Context<'_>, ty: Ty) -> Result<()> {
+        let [Operand::Name(d), x, _] = at.inst.operands.as_slice() else { return Ok(()) };
+        let Some(taken) =
+            taken(at.inst, ty.bits).filter(|_| self.words.rounded.contains(d.as_str()))
+        else {
+            return Ok(());
+        };
+        let (d, x) = (self.register_of(at, d, ty.class())?, self.src(at, x, ty)?);
+        let (low, taken) = (self.low_of(d, ty.class()), self.constant(ty, taken));
+        let run = match ty.class() {
+            Class::Wide => pick::<Map2<alu::And<u64>>>(self.path),
+            _ => pick::<Map2<alu::And<u32>>>(self.path),
+        };
+        let raw = Field::Raw(0);
+        let fields = [Field::Def(low), Field::Use(x), Field::Use(taken), raw, raw, raw];
+        self.emit(at, run, fields).kind = InstKind::Check;
+        Ok(())
+    }
+
+    /// The register with what was taken from an address in the register `base`.
+    fn low_of(&mut self, base: V, class: Class) -> V {
+        let registers = &mut self.registers;
+        *self.words.low.entry(base).or_insert_with(|| {
+            registers.push(Register { class, fixed: None });
+            (registers.len() - 1) as V
+        })
+    }
+
+    /// The slot of what was taken from the address of a word, for operations.
+    pub(super) fn low(&mut self, operand: &Operand, address: &Address) -> Option<V> {
+        let Operand::Address(Some(name), _) = operand else { return None };
+        let class = if address.wide { Class::Wide } else { Class::Narrow };
+        let rounded = self.words.rounded.contains(name.as_str());
+        rounded.then(|| self.low_of(address.base, class))
+    }
+
+    /// Lowers the load of one element that begins a loop around `atom.cas` of its word, which checks
+    /// see as part of that. Returns `false` if it is another load.
+    pub(super) fn load_word(
+        &mut self,
+        at: &Context<'_>,
+        (transfer, kind): (Transfer, AccessKind),
+        (operand, address): (&Operand, &Address),
+        (parts, acquires): (&[Field], Option<bool>),
+    ) -> bool {
+        let Operand::Address(base, offset) = operand else { return false };
+        let compared = self.words.compared.contains(&(base.as_deref(), *offset));
+        let &[d] = parts else { return false };
+        if !compared || !matches!(transfer.bytes, 2 | 4) || transfer.wide {
+            return false;
+        }
+        let low = self.low(operand, address);
+        let kind = match kind {
+            AccessKind::Load if low.is_some() => AccessKind::StrongLoad,
+            kind if kind.strong() => kind,
+            _ => return false,
+        };
+        let (element, extent) = (transfer.bytes, Extent::First);
+        let of = Accessed { kind, element, count: 1, values: &[], wide: false, extent, low };
+        self.check_access(at, address, &of);
+        match low {
+            None => self.perform(at, transfer, address, parts),
+            Some(low) => {
+                let raw = Field::Raw;
+                let head = [address.offset, space_number(address.space), address.wide.into()];
+                let tail = [Field::Use(low), raw(transfer.pack())];
+                let extra = head.into_iter().map(raw).chain(tail).collect();
+                let fields = [d, Field::Use(address.base), raw(0), raw(0), raw(0), raw(0)];
+                self.emit_extra(at, pick_compact::<LoadWord>(), fields, extra);
+            }
+        }
+        self.observe(at, address, &of, acquires);
+        true
+    }
+}
