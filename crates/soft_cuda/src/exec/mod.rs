@@ -73,6 +73,7 @@ mod read_log;
 mod reads;
 pub(crate) mod recorder;
 mod remote;
+pub(crate) mod round;
 pub(crate) mod schedule;
 pub(crate) mod shadow;
 pub(crate) mod shared_loads;

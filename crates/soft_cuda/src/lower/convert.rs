@@ -6,12 +6,11 @@ use super::ir::{Class, Field};
 use super::lowering::Lowering;
 use super::scopes::Binding;
 use super::ty::{Kind, Ty};
-use crate::exec::convert::{
-    self, Cast, Conversion, Convert, RELU, ROUNDINGS, Rounding, SCALARS, Scalar,
-};
+use crate::exec::convert::{self, Cast, Conversion, Convert, RELU, SCALARS, Scalar};
 use crate::exec::float::{FTZ, SAT};
 use crate::exec::lanes::{Map1, PredLogic};
 use crate::exec::pack::{Insert, Pack64, Unpack};
+use crate::exec::round::ROUNDINGS;
 use crate::exec::{pick, pick_compact};
 use crate::ptx::ast::Operand;
 
@@ -121,15 +120,6 @@ impl Lowering<'_> {
     pub(super) fn cvt(&mut self, at: &mut Context<'_>) -> Result<()> {
         let from = at.mods.pop().unwrap_or_default();
         let to = at.mods.pop().unwrap_or_default();
-        if to == "tf32" && from == "f32" {
-            let away = match at.take_one(&["rna", "rn"]) {
-                Some(0) => 1,
-                Some(_) => 0,
-                None => return Err(at.unsupported("it needs `.rna` or `.rn`")),
-            };
-            let run = pick_compact::<Map1<convert::Tf32>>();
-            return self.apply(at, run, Ty::B32, &[Ty::F32], away);
-        }
         let pair = matches!(to, "f16x2" | "bf16x2");
         let scalar = |name: &str| {
             let name = name.trim_end_matches("x2");
@@ -138,24 +128,38 @@ impl Lowering<'_> {
         let (Some(to_scalar), Some(from_scalar)) = (scalar(to), scalar(from)) else {
             return Err(at.unsupported("this pair of types is unknown"));
         };
-        let names = ["rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi"];
+        let float = |scalar| !matches!(scalar, Scalar::Int { .. });
+        let names = ["rn", "rz", "rm", "rp", "rna", "rni", "rzi", "rmi", "rpi"];
         let rounding = at.take_one(&names);
-        let small = matches!(to_scalar, Scalar::F16 | Scalar::Bf16);
+        let integral = rounding.is_some_and(|i| i >= ROUNDINGS.len());
+        let tf32 = to_scalar == Scalar::Tf32;
+        let right = match (float(from_scalar), float(to_scalar)) {
+            _ if tf32 => from_scalar == Scalar::F32 && matches!(rounding, Some(0 | 1 | 4)),
+            _ if rounding == Some(4) || from_scalar == Scalar::Tf32 => false,
+            (true, false) => integral || rounding.is_none(),
+            (true, true) => !integral || bits_of(from_scalar) == bits_of(to_scalar),
+            (false, true) => !integral,
+            (false, false) => rounding.is_none(),
+        };
+        if !right {
+            return Err(at.unsupported(
+                "floats are rounded to integers, and to integral floats of their size, by `.rni`, `.rzi`, `.rmi` or `.rpi`, to other floats by `.rn`, `.rz`, `.rm` or `.rp`, and `.f32` to `.tf32` by `.rna`, `.rn` or `.rz`",
+            ));
+        }
+        let small = matches!(to_scalar, Scalar::F16 | Scalar::Bf16) || tf32 && rounding != Some(4);
         let relu = small && from_scalar == Scalar::F32 && at.take("relu");
-        let flags = if at.take("ftz") { FTZ } else { 0 }
-            | if at.take("sat") { SAT } else { 0 }
+        let flags = if !tf32 && at.take("ftz") { FTZ } else { 0 }
+            | if !tf32 && at.take("sat") { SAT } else { 0 }
             | if relu { RELU } else { 0 };
+        let number = rounding.unwrap_or(0);
         let conversion = Conversion {
             to: to_scalar,
             from: from_scalar,
-            rounding: rounding.map_or(Rounding::Nearest, |i| ROUNDINGS[i % 4]),
-            integral: rounding.is_some_and(|i| i >= 4),
+            rounding: ROUNDINGS[if integral { number - ROUNDINGS.len() } else { number }],
+            integral,
             flags,
         };
-        let ty = |scalar| match scalar {
-            Scalar::Int { bits: 64, .. } | Scalar::F64 => Ty::B64,
-            _ => Ty::B32,
-        };
+        let ty = |scalar| if bits_of(scalar) == 64 { Ty::B64 } else { Ty::B32 };
         if pair {
             if from_scalar != Scalar::F32 {
                 return Err(at.unsupported("pairs are converted from `.f32`"));
@@ -212,5 +216,15 @@ impl Lowering<'_> {
             },
             _ => None,
         }
+    }
+}
+
+/// Bits of a scalar.
+fn bits_of(scalar: Scalar) -> u32 {
+    match scalar {
+        Scalar::Int { bits, .. } => bits,
+        Scalar::F16 | Scalar::Bf16 => 16,
+        Scalar::Tf32 | Scalar::F32 => 32,
+        Scalar::F64 => 64,
     }
 }
