@@ -263,6 +263,47 @@ impl F3 for Dp4a {
     }
 }
 
+/// Dot product of two halves of `a` and two bytes of `b`, plus `c`; `x` as in [`Dp4a`], and `x & 4`
+/// takes the upper bytes.
+pub(crate) struct Dp2a;
+
+impl F3 for Dp2a {
+    type A = u32;
+    type B = u32;
+    type C = u32;
+    type D = u32;
+    #[inline(always)]
+    fn f(a: u32, b: u32, c: u32, x: u32) -> u32 {
+        let bytes = if x & 4 != 0 { b >> 16 } else { b };
+        let term = |i: u32| {
+            let (a, b) = ((a >> (16 * i)) as u16, (bytes >> (8 * i)) as u8);
+            let a = if x & 1 != 0 { i32::from(a as i16) } else { i32::from(a) };
+            let b = if x & 2 != 0 { i32::from(b as i8) } else { i32::from(b) };
+            (a * b) as u32
+        };
+        c.wrapping_add(term(0)).wrapping_add(term(1))
+    }
+}
+
+/// `cvt.pack.sat`: below `c`, which moves up, `a` and `b` clamped to `x & 31` bits, with a sign if
+/// `x & 32`.
+pub(crate) struct PackSat;
+
+impl F3 for PackSat {
+    type A = i32;
+    type B = i32;
+    type C = u32;
+    type D = u32;
+    #[inline(always)]
+    fn f(a: i32, b: i32, c: u32, x: u32) -> u32 {
+        let (bits, signed) = (x & 31, x & 32 != 0);
+        let least = if signed { -1 << (bits - 1) } else { 0 };
+        let most = least + ((1 << bits) - 1);
+        let clamped = |value: i32| value.clamp(least, most) as u32 & ((1 << bits) - 1);
+        u32::shl(c, 2 * bits) | clamped(a) << bits | clamped(b)
+    }
+}
+
 /// Bit field insert: `d` = `b` with the `y` low bits of `a` at bit `c`. Slots
 /// `a`, `b`, `d` hold `T`, slots `c` and `y` `u32`.
 pub(crate) struct Bfi<T>(PhantomData<T>);

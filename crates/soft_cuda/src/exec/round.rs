@@ -230,3 +230,67 @@ impl Format {
 const fn power_of_two(power: i32) -> f64 {
     f64::from_bits(((power + 1023) as u64) << 52)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers of all kinds, often near each other.
+    fn operands(state: &mut u64) -> [f64; 3] {
+        let mut next = || {
+            *state ^= *state << 13;
+            *state ^= *state >> 7;
+            *state ^= *state << 17;
+            *state
+        };
+        let a = next() & !(1 << 62) | (next() & 1) << 62;
+        let near = (a ^ 1 << 63).wrapping_add(next() >> 58);
+        [a, if next() & 3 == 0 { near } else { next() }, next()]
+            .map(|bits| match bits >> 57 & 7 {
+                0 => bits & (1 << 63 | u64::MAX >> 12),
+                1 => bits & !0 << 40,
+                _ => bits,
+            })
+            .map(f64::from_bits)
+            .map(|value| if value.is_finite() { value } else { 1.0 })
+    }
+
+    /// Rounded to the nearest, a result is the host's; the others are next to each other around it.
+    fn check(exact: impl Fn(Rounding) -> Exact, host: f64, format: Format, host_bits: u64) {
+        let of = |rounding| format.round(exact(rounding), rounding);
+        let [near, zero, down, up, _] = ROUNDINGS.map(of);
+        assert_eq!(near, host_bits, "{host:e}");
+        let negative = down >> (format.exponent + format.mantissa) & 1 != 0;
+        if host != 0.0 {
+            assert!(near == down || near == up, "{host:e}");
+            assert_eq!(zero, if host > 0.0 { down } else { up }, "{host:e}");
+        }
+        let step = if negative { down.wrapping_sub(up) } else { up.wrapping_sub(down) };
+        let zeros = down << 1 == 1 << (format.exponent + format.mantissa + 1) && up == 0;
+        assert!(step <= 1 || zeros || host == 0.0, "{host:e}: {down:x} {up:x}");
+    }
+
+    #[test]
+    fn to_the_nearest_is_what_the_host_computes() {
+        let mut state = 0x9e37_79b9_7f4a_7c15;
+        for _ in 0..200_000 {
+            let values = operands(&mut state);
+            let [a, b, c] = values.map(Exact::of);
+            let [x, y, z] = values;
+            let wide = |exact: &dyn Fn(Rounding) -> Exact, host: f64| {
+                check(exact, host, F64, host.to_bits());
+            };
+            wide(&|r| a.plus(b, r), x + y);
+            wide(&|_| a.times(b), x * y);
+            wide(&|r| a.times(b).plus(c, r), x.mul_add(y, z));
+            if let Some(quotient) = a.over(b) {
+                wide(&|_| quotient, x / y);
+            }
+            if let Some(root) = a.sqrt() {
+                wide(&|_| root, x.sqrt());
+            }
+            let narrow = x as f32;
+            check(|_| a, x, F32, narrow.to_bits().into());
+        }
+    }
+}

@@ -98,20 +98,7 @@ impl Lowering<'_> {
                 let run = compact_int!(ty, Map3, Sad);
                 self.apply_or(at, run, ty, &[ty, ty, ty], 0)?;
             }
-            "dp4a" => {
-                let (Some(b), Some(a)) = (at.mods.pop(), at.mods.pop()) else {
-                    return Err(at.unsupported("it takes two types"));
-                };
-                let x = match (a, b) {
-                    ("u32", "u32") => 0,
-                    ("s32", "u32") => 1,
-                    ("u32", "s32") => 2,
-                    ("s32", "s32") => 3,
-                    _ => return Err(at.unsupported("its types are `.u32` or `.s32`")),
-                };
-                let b32 = Ty::B32;
-                self.apply(at, pick_compact::<Map3<alu::Dp4a>>(), b32, &[b32, b32, b32], x)?;
-            }
+            "dp4a" | "dp2a" => self.dot(base, at)?,
             "selp" => self.selp(at)?,
             "slct" => self.slct(at)?,
             "setp" => self.setp(at)?,
@@ -347,6 +334,27 @@ impl Lowering<'_> {
             self.mark(InstKind::Fma);
         }
         Ok(())
+    }
+
+    fn dot(&mut self, base: &str, at: &mut Context<'_>) -> Result<()> {
+        let (Some(b), Some(a)) = (at.mods.pop(), at.mods.pop()) else {
+            return Err(at.unsupported("it takes two types"));
+        };
+        let signs = match (a, b) {
+            ("u32", "u32") => 0,
+            ("s32", "u32") => 1,
+            ("u32", "s32") => 2,
+            ("s32", "s32") => 3,
+            _ => return Err(at.unsupported("its types are `.u32` or `.s32`")),
+        };
+        let (run, half) = match (base, at.take_one(&["lo", "hi"])) {
+            ("dp4a", None) => (pick_compact::<Map3<alu::Dp4a>>(), 0),
+            ("dp2a", Some(half)) => (pick_compact::<Map3<alu::Dp2a>>(), half as u32),
+            ("dp2a", None) => return Err(at.unsupported("it needs `.lo` or `.hi`")),
+            _ => return Err(at.unsupported("it has no `.lo` and `.hi`")),
+        };
+        let b32 = Ty::B32;
+        self.apply(at, run, b32, &[b32, b32, b32], signs | half << 2)
     }
 
     fn binary(&mut self, base: &str, at: &mut Context<'_>) -> Result<()> {

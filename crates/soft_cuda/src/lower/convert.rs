@@ -8,10 +8,10 @@ use super::scopes::Binding;
 use super::ty::{Kind, Ty};
 use crate::exec::convert::{self, Cast, Conversion, Convert, RELU, SCALARS, Scalar};
 use crate::exec::float::{FTZ, SAT};
-use crate::exec::lanes::{Map1, PredLogic};
+use crate::exec::lanes::{Map1, Map3, PredLogic};
 use crate::exec::pack::{Insert, Pack64, Unpack};
 use crate::exec::round::ROUNDINGS;
-use crate::exec::{pick, pick_compact};
+use crate::exec::{alu, pick, pick_compact};
 use crate::ptx::ast::Operand;
 
 impl Lowering<'_> {
@@ -118,6 +118,9 @@ impl Lowering<'_> {
     }
 
     pub(super) fn cvt(&mut self, at: &mut Context<'_>) -> Result<()> {
+        if at.take("pack") {
+            return self.pack_saturated(at);
+        }
         let from = at.mods.pop().unwrap_or_default();
         let to = at.mods.pop().unwrap_or_default();
         let pair = matches!(to, "f16x2" | "bf16x2");
@@ -204,6 +207,37 @@ impl Lowering<'_> {
             _ => pick_compact::<Convert<u32, u32>>(),
         });
         self.emit(at, run, fields(d, &[a], conversion.pack()));
+        Ok(())
+    }
+
+    /// `cvt.pack`.
+    fn pack_saturated(&mut self, at: &mut Context<'_>) -> Result<()> {
+        const NAMES: [&str; 8] = ["u16", "s16", "u8", "s8", "u4", "s4", "u2", "s2"];
+        let short = at.mods.last() == Some(&"b32");
+        if short {
+            at.mods.pop();
+        }
+        let from = at.mods.pop();
+        let to = at.take_one(&NAMES);
+        let (true, Some("s32"), Some(to)) = (at.take("sat"), from, to) else {
+            return Err(at.unsupported("it needs `.sat`, the type of an element, and `.s32`"));
+        };
+        if short != (to > 1) {
+            return Err(at.unsupported(
+                "elements of less than 16 bits go below a third operand, `.b32`, and others do not",
+            ));
+        }
+        let x = 16 >> (to / 2) | (to as u32 % 2) << 5;
+        let operands = at.inst.operands.as_slice();
+        let (d, a, b, c) = match operands {
+            [d, a, b] if !short => (d, a, b, self.narrow(0)),
+            [d, a, b, c] if short => (d, a, b, self.src(at, c, Ty::B32)?),
+            _ => return Err(at.bad_operands("they are too many or too few")),
+        };
+        let s32 = Ty { kind: Kind::Signed, bits: 32 };
+        let (a, b) = (self.src(at, a, s32)?, self.src(at, b, s32)?);
+        let d = self.dst(at, d, Ty::B32)?;
+        self.emit(at, pick_compact::<Map3<alu::PackSat>>(), fields(d, &[a, b, c], x));
         Ok(())
     }
 
