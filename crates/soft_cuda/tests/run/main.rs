@@ -1,6 +1,7 @@
 //! Runs small kernels on every instruction-set path and compares the bits.
 
 mod arithmetic;
+mod arrivals;
 mod barriers;
 mod bulk;
 mod calls;
