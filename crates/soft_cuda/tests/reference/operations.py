@@ -273,7 +273,10 @@ def tables():
             yield conversion(to, source, FLOAT, 6)
     for to in INTS:
         for source in INTS:
-            yield conversion(to, source, [""], 2, sat=True)
+            # Only where it says something.
+            fits = bits_of(to) - (to[0] == "s") >= bits_of(source) - (source[0] == "s")
+            if to != source and not (fits and (source[0] == "u" or to[0] == "s")):
+                yield conversion(to, source, [""], 4, sat=True)
     yield conversion("s32", "f32", INTEGRAL, 6, ftz=True)
     yield conversion("f32", "f32", INTEGRAL, 6, ftz=True)
     yield conversion("f32", "f32", INTEGRAL, 6, ftz=True, sat=True)
