@@ -36,6 +36,7 @@ mod scopes;
 mod shared;
 mod tiles;
 mod ty;
+mod video;
 mod wgmma;
 
 use self::encode::{Body, Encoder};

@@ -397,6 +397,78 @@ def integers(rng):
         pair = lambda a, b, c=0: c << 2 * bits | one(a) << bits | one(b)
         last, arity = (".b32", 3) if bits < 16 else ("", 2)
         yield table("s32", arity, f"cvt.pack.sat.{to}.s32{last} D, {', '.join('ABC'[:arity])};", pair, 6)
+    yield from video(rng)
+
+
+def video(rng):
+    """Arithmetic of parts of registers."""
+    parts = {"": (32, 0), ".h0": (16, 0), ".h1": (16, 16), ".b0": (8, 0), ".b1": (8, 8), ".b2": (8, 16), ".b3": (8, 24)}
+
+    def extract(word, part, kind):
+        bits, first = parts[part]
+        x = word >> first & (1 << bits) - 1
+        return signed(x, bits) if kind == "s32" else x
+
+    operations = {
+        "vadd": lambda a, b: a + b,
+        "vsub": lambda a, b: a - b,
+        "vabsdiff": lambda a, b: abs(a - b),
+        "vmin": min,
+        "vmax": max,
+        "vshl": lambda a, b: a << b,
+        "vshr": lambda a, b: a >> b,
+        "vset.eq": lambda a, b: int(a == b),
+        "vset.ne": lambda a, b: int(a != b),
+        "vset.lt": lambda a, b: int(a < b),
+        "vset.le": lambda a, b: int(a <= b),
+        "vset.gt": lambda a, b: int(a > b),
+        "vset.ge": lambda a, b: int(a >= b),
+    }
+
+    def one(name, f):
+        kind = rng.choice(["u32", "s32"])
+        d_type, a_type, b_type = (kind, kind, "u32") if name in ["vshl", "vshr"] else [rng.choice(["u32", "s32"]) for _ in range(3)]
+        mode = rng.choice(["clamp", "wrap"]) if name in ["vshl", "vshr"] else ""
+        second, merge = rng.choice(["", "", "add", "min", "max", "merge", "merge"]), ""
+        if second == "merge":
+            second, merge = "", rng.choice(list(parts)[1:])
+        sat = not name.startswith("vset") and rng.random() < 0.5
+        a_part, b_part = rng.choice(list(parts)), rng.choice(list(parts))
+        if name.startswith("vset"):
+            base, comparison = name.split(".")
+            d_type = "u32"
+            dots = f"{base}.{a_type}.{b_type}.{comparison}"
+        else:
+            dots = f"{name}.{d_type}.{a_type}.{b_type}"
+        dots += (".sat" if sat else "") + f".{mode}" * bool(mode) + f".{second}" * bool(second)
+        arity = 3 if second or merge else 2
+
+        def expected(a, b, c=0):
+            a, b = extract(a, a_part, a_type), extract(b, b_part, b_type)
+            if mode:
+                b = min(b, 32) if mode == "clamp" else b % 32
+            x = f(a, b)
+            bits, first = parts[merge]
+            if sat:
+                low, high = (-1 << bits - 1, (1 << bits - 1) - 1) if d_type == "s32" else (0, (1 << bits) - 1)
+                x = min(max(x, low), high)
+            number = signed(c, 32) if d_type == "s32" else c
+            x = {"": lambda: x, "add": lambda: x + number, "min": lambda: min(x, number), "max": lambda: max(x, number)}[second]()
+            mask = (1 << bits) - 1 << first
+            return c & ~mask | x << first & mask
+
+        sources = f"A{a_part}, B{b_part}" + ", C" * (arity == 3)
+        rows = []
+        for _ in range(5):
+            operands = [one_of(rng, "u32") for _ in range(arity)]
+            if mode and rng.random() < 0.7:
+                operands[1] = rng.randrange(40) * 0x01010101
+            rows.append((operands, [expected(*operands) & 0xFFFFFFFF]))
+        return [32] * arity, [32], [""], f"{dots} D{merge}, {sources};", rows
+
+    for name, f in operations.items():
+        for _ in range(6 if "." not in name else 2):
+            yield one(name, f)
 
 
 if __name__ == "__main__":
