@@ -1,4 +1,4 @@
-//! Video instructions (`vadd`, `vshr` and others): arithmetic of bytes, halves and words of 32 bits.
+//! Video instructions (`vadd`, `vshr` and others): arithmetic of bytes, halves and words.
 
 use super::lanes::F3;
 

@@ -1,4 +1,4 @@
-//! Roundings, conversions, carries and integer instructions, against words that MPFR and Python gave:
+//! Roundings, conversions, carries and integer instructions, against words from MPFR and Python:
 //! `tests/reference/operations.py`.
 
 use super::{Case, kernel};
