@@ -76,8 +76,8 @@
 //! - Shared and local memory start out as NaN in every block, so that reading
 //!   them too early is seen. Device memory starts out as zeros. Registers that
 //!   were never written read as zero.
-//! - `cp.async`, and bulk copies to global memory, copy at the wait: a kernel that reads the result
-//!   without one reads old data, every time. Bulk copies that nobody waits for, committed or not,
+//! - `cp.async`, and bulk copies to global memory, copy at the wait, for a group or for the mbarrier
+//!   that they arrive at: a kernel that reads the result without one reads old data, every time. Bulk copies that nobody waits for, committed or not,
 //!   copy when their cluster of blocks ends.
 //! - An atomic of 8 or 16 bits that is made from one of the word around it may use the last bytes of
 //!   memory whose size is no multiple of the word's: where an address is rounded down
@@ -173,14 +173,13 @@
 //! Simulated time, caches, warp scheduling as a GPU does it: nothing here
 //! predicts speed. Waiting for a block that has not started yet: blocks run to
 //! their end in order of their index, as many at a time as there are cores.
-//! Rounding modes other than to nearest (except in `cvt`), `ex2` and `tanh` in half
+//! `ex2` and `tanh` in half
 //! precision, textures, surfaces, the driver's functions but `vprintf`, `__assertfail`, `malloc` and `free`,
 //! `multimem`. A grid starts when the one in front of it has ended: what `griddepcontrol` does is known
 //! to the checks alone ([`Device::launch_in_stream`]). Of tensor cores: `wmma`, sparse matrices, and other types than f16, bf16 and tf32.
 //! Of clusters: `st.async` and `red.async`. Of bulk copies: other types than f16, bf16, f32 and TF32, rows shorter than their
 //! swizzle, `im2col`, interleaving, `cp.reduce.async.bulk`, `cp.async.bulk.prefetch`
-//! but of tensors, `tensormap.replace`. Of mbarriers: `arrive_drop`, `pending_count`, and
-//! `cp.async.mbarrier.arrive`.
+//! but of tensors, `tensormap.replace`. Of mbarriers: `arrive_drop` and `pending_count`.
 
 mod checks;
 mod device;

@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 
 use super::int::Int;
 use super::lanes::{Compare, F1, F2, F3};
+use super::machine::FULL;
 use super::op::{Cx, Handler, Op};
 
 macro_rules! functions {
@@ -81,6 +82,12 @@ functions! {
     Xor(a: T, b: T) -> T |_| a.xor(b);
     Shl(a: T, b: u32) -> T |_| a.shl(b);
     Shr(a: T, b: u32) -> T |_| a.shr(b);
+    /// Of the product of the low 24 bits of two numbers of 32: its low 32 bits, or those from bit 16
+    /// on if `x`.
+    Mul24(a: T, b: T) -> T |x| match x {
+        0 => a.shl(8).shr(8).mul(b.shl(8).shr(8)),
+        _ => a.shl(8).mul_hi(b.shl(8)),
+    };
     MadLo(a: T, b: T, c: T) -> T |_| a.mul(b).add(c);
     MadHi(a: T, b: T, c: T) -> T |_| a.mul_hi(b).add(c);
     MadWide(a: T, b: T, c: T::Wide) -> T::Wide |_| T::add_wide(a.mul_wide(b), c);
@@ -105,6 +112,11 @@ functions! {
             T::of_bits(if sign { kept | u64::MAX << len } else { kept })
         }
     };
+    /// The low `b` bits, extended; `x` clamps `b` to 32 instead of wrapping it.
+    SzExt(a: T, b: u32) -> T |x| match clamped(b, x) {
+        0 => T::of_bits(0),
+        bits => a.shl(32 - bits).shr(32 - bits),
+    };
     /// `a` if `c` is not negative, else `b`.
     Slct(a: T, b: T, c: i32) -> T |_| if c >= 0 { a } else { b };
     /// As [`Slct`], by the sign of a float; NaN counts as negative.
@@ -121,6 +133,12 @@ functions! {
         }
         T::of_bits(r)
     };
+}
+
+/// `amount`, if `x` at most 32, else modulo 32.
+#[inline(always)]
+fn clamped(amount: u32, x: u32) -> u32 {
+    if x != 0 { amount.min(32) } else { amount & 31 }
 }
 
 /// `add.sat.s32` and `sub.sat.s32` (`x` = 1).
@@ -148,8 +166,45 @@ impl F3 for Shf {
     #[inline(always)]
     fn f(a: u32, b: u32, c: u32, x: u32) -> u32 {
         let pair = u64::from(b) << 32 | u64::from(a);
-        let by = if x & 2 != 0 { c.min(32) } else { c & 31 };
+        let by = clamped(c, x & 2);
         if x & 1 != 0 { (pair >> by) as u32 } else { (pair << by >> 32) as u32 }
+    }
+}
+
+/// `b` ones from bit `a` on, as far as there are; `x` clamps both to 32 instead of wrapping them.
+pub(crate) struct Bmsk;
+
+impl F2 for Bmsk {
+    type A = u32;
+    type B = u32;
+    type D = u32;
+    #[inline(always)]
+    fn f(a: u32, b: u32, x: u32) -> u32 {
+        let ones = (1u64 << clamped(b, x)) - 1;
+        (ones << clamped(a, x)) as u32
+    }
+}
+
+/// The bit of `a` that is the `c`th one from bit `b` on, upwards or, if `c` is negative, downwards.
+pub(crate) struct Fns;
+
+impl F3 for Fns {
+    type A = u32;
+    type B = u32;
+    type C = i32;
+    type D = u32;
+    #[inline(always)]
+    fn f(a: u32, b: u32, c: i32, _x: u32) -> u32 {
+        let set = |&bit: &u32| a >> bit & 1 != 0;
+        let nth = c.unsigned_abs().saturating_sub(1) as usize;
+        // PTX leaves a `b` above 31 open; there is nothing there.
+        let found = match c {
+            _ if b > 31 => None,
+            0 => Some(b).filter(set),
+            1.. => (b..32).filter(set).nth(nth),
+            _ => (0..=b).rev().filter(set).nth(nth),
+        };
+        found.unwrap_or(u32::MAX)
     }
 }
 
@@ -208,6 +263,47 @@ impl F3 for Dp4a {
     }
 }
 
+/// Dot product of two halves of `a` and two bytes of `b`, plus `c`; `x` as in [`Dp4a`], and `x & 4`
+/// takes the upper bytes.
+pub(crate) struct Dp2a;
+
+impl F3 for Dp2a {
+    type A = u32;
+    type B = u32;
+    type C = u32;
+    type D = u32;
+    #[inline(always)]
+    fn f(a: u32, b: u32, c: u32, x: u32) -> u32 {
+        let bytes = if x & 4 != 0 { b >> 16 } else { b };
+        let term = |i: u32| {
+            let (a, b) = ((a >> (16 * i)) as u16, (bytes >> (8 * i)) as u8);
+            let a = if x & 1 != 0 { i32::from(a as i16) } else { i32::from(a) };
+            let b = if x & 2 != 0 { i32::from(b as i8) } else { i32::from(b) };
+            (a * b) as u32
+        };
+        c.wrapping_add(term(0)).wrapping_add(term(1))
+    }
+}
+
+/// `cvt.pack.sat`: below `c`, which moves up, `a` and `b` clamped to `x & 31` bits, with a sign if
+/// `x & 32`.
+pub(crate) struct PackSat;
+
+impl F3 for PackSat {
+    type A = i32;
+    type B = i32;
+    type C = u32;
+    type D = u32;
+    #[inline(always)]
+    fn f(a: i32, b: i32, c: u32, x: u32) -> u32 {
+        let (bits, signed) = (x & 31, x & 32 != 0);
+        let least = if signed { -1 << (bits - 1) } else { 0 };
+        let most = least + ((1 << bits) - 1);
+        let clamped = |value: i32| value.clamp(least, most) as u32 & ((1 << bits) - 1);
+        u32::shl(c, 2 * bits) | clamped(a) << bits | clamped(b)
+    }
+}
+
 /// Bit field insert: `d` = `b` with the `y` low bits of `a` at bit `c`. Slots
 /// `a`, `b`, `d` hold `T`, slots `c` and `y` `u32`.
 pub(crate) struct Bfi<T>(PhantomData<T>);
@@ -234,29 +330,38 @@ unsafe impl<T: Int> Handler for Bfi<T> {
     }
 }
 
-/// Addition and subtraction with carry. The carry is predicate `c`; `x & 1`
-/// subtracts, `x & 2` reads the carry, `x & 4` writes it.
+/// What [`Carry`] does besides adding: it reads the carry, or writes it.
+pub(crate) const READS_CARRY: u32 = 2;
+pub(crate) const WRITES_CARRY: u32 = 4;
+
+/// Addition and subtraction with carry. The carry is predicate `c`; `x & 1` subtracts: it adds the
+/// complement of `b` and one, or the carry, which so means that nothing was borrowed.
 pub(crate) struct Carry<T>(PhantomData<T>);
 
 // SAFETY: touches only the slots `d`, `a`, `b` and the predicate `c`.
 unsafe impl<T: Int> Handler for Carry<T> {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
+        let sub = op.x & 1 != 0;
         // SAFETY: the slots have lanes of `T`.
         unsafe {
             let (a, b) = (cx.slot::<T::Slot>(op.a), cx.slot::<T::Slot>(op.b));
             let d = cx.slot::<T::Slot>(op.d);
-            let carry = if op.x & 2 != 0 { cx.pred(op.c) } else { 0 };
+            let carry = match op.x & READS_CARRY != 0 {
+                true => cx.pred(op.c),
+                false if sub => FULL,
+                false => 0,
+            };
             let mut out = 0;
             for i in cx.active() {
-                let (a, b) = (T::get(*a.add(i)).bits64(), T::get(*b.add(i)).bits64());
-                let (a, b) = (u128::from(a), u128::from(b));
-                let c = u128::from(carry >> i & 1);
-                let r = if op.x & 1 != 0 { a.wrapping_sub(b).wrapping_sub(c) } else { a + b + c };
+                let (a, b) = (T::get(*a.add(i)), T::get(*b.add(i)));
+                let b = if sub { T::of_bits(!b.bits64()) } else { b };
+                let r =
+                    u128::from(a.bits64()) + u128::from(b.bits64()) + u128::from(carry >> i & 1);
                 *d.add(i) = T::of_bits(r as u64).put();
                 out |= u32::from(r >> T::BITS & 1 != 0) << i;
             }
-            if op.x & 4 != 0 {
+            if op.x & WRITES_CARRY != 0 {
                 cx.set_pred(op.c, out);
             }
         }

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use super::float::{FTZ, Float, SAT};
 use super::lanes::{F1, Lane};
 use super::op::{Cx, Handler, Op};
+use super::round::{self, Exact, ROUNDINGS, Rounding};
 
 /// A negative result is 0 (`.relu`).
 pub(crate) const RELU: u32 = 16;
@@ -12,15 +13,20 @@ pub(crate) const RELU: u32 = 16;
 /// A scalar type, as `cvt` names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scalar {
-    Int { bits: u32, signed: bool },
+    Int {
+        bits: u32,
+        signed: bool,
+    },
     F16,
     Bf16,
+    /// In a register of an f32: the bits that it has not are zero.
+    Tf32,
     F32,
     F64,
 }
 
 /// Scalars, in the order of the numbers that operations carry.
-pub(crate) const SCALARS: [(&str, Scalar); 12] = [
+pub(crate) const SCALARS: [(&str, Scalar); 13] = [
     ("u8", Scalar::Int { bits: 8, signed: false }),
     ("s8", Scalar::Int { bits: 8, signed: true }),
     ("u16", Scalar::Int { bits: 16, signed: false }),
@@ -31,25 +37,12 @@ pub(crate) const SCALARS: [(&str, Scalar); 12] = [
     ("s64", Scalar::Int { bits: 64, signed: true }),
     ("f16", Scalar::F16),
     ("bf16", Scalar::Bf16),
+    ("tf32", Scalar::Tf32),
     ("f32", Scalar::F32),
     ("f64", Scalar::F64),
 ];
 
-/// How `cvt` rounds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rounding {
-    /// To the nearest, ties to even.
-    Nearest,
-    Zero,
-    Down,
-    Up,
-}
-
-/// Roundings, in the order of the numbers that operations carry.
-pub(crate) const ROUNDINGS: [Rounding; 4] =
-    [Rounding::Nearest, Rounding::Zero, Rounding::Down, Rounding::Up];
-
-/// An exact number: every value of every type is one.
+/// A number: every value of every type is one.
 #[derive(Debug, Clone, Copy)]
 enum Number {
     Int(i128),
@@ -83,7 +76,7 @@ impl Conversion {
         Conversion {
             to: SCALARS[(x & 15) as usize].1,
             from: SCALARS[(x >> 4 & 15) as usize].1,
-            rounding: ROUNDINGS[(x >> 8 & 3) as usize],
+            rounding: ROUNDINGS[(x >> 8 & 7) as usize],
             integral: x >> 12 & 1 != 0,
             flags: x >> 16,
         }
@@ -101,9 +94,9 @@ impl Conversion {
                     i128::from(raw >> top)
                 })
             }
-            Scalar::F16 => Number::Float(from_small(bits as u16, 5, 10)),
+            Scalar::F16 => Number::Float(round::F16.value(bits)),
             Scalar::Bf16 => Number::Float(f64::from(f32::from_bits((bits as u32) << 16))),
-            Scalar::F32 => {
+            Scalar::Tf32 | Scalar::F32 => {
                 let value = f32::from_bits(bits as u32);
                 Number::Float(if self.flags & FTZ != 0 { value.flush() } else { value }.into())
             }
@@ -114,7 +107,7 @@ impl Conversion {
             && (self.integral || to_int)
         {
             value = Number::Float(match self.rounding {
-                Rounding::Nearest => float.round_ties_even(),
+                Rounding::Nearest | Rounding::Away => float.round_ties_even(),
                 Rounding::Zero => float.trunc(),
                 Rounding::Down => float.floor(),
                 Rounding::Up => float.ceil(),
@@ -135,18 +128,40 @@ impl Conversion {
         {
             value = Number::Float(0.0);
         }
+        let format = match (self.to, value) {
+            (Scalar::Int { bits: width, signed }, _) => {
+                return to_integer(value, width, signed, self);
+            }
+            // What the host rounds.
+            (Scalar::F64, Number::Float(float)) => return float.canonical().to_bits(),
+            (Scalar::F32, Number::Float(float)) if self.rounding == Rounding::Nearest => {
+                return self.single(float as f32).into();
+            }
+            (Scalar::F64, _) => round::F64,
+            (Scalar::F32, _) => round::F32,
+            (Scalar::Tf32, _) => round::TF32,
+            (Scalar::F16, _) => round::F16,
+            (Scalar::Bf16, _) => round::BF16,
+        };
+        let rounded = match value {
+            Number::Float(float) => format.of(float, self.rounding),
+            Number::Int(int) => format.round(Exact::of_int(int), self.rounding),
+        };
         match self.to {
-            Scalar::Int { bits: width, signed } => to_integer(value, width, signed, self),
-            Scalar::F64 => match value {
-                Number::Float(float) => float.canonical().to_bits(),
-                Number::Int(int) => round_f64(int, self.rounding).to_bits(),
-            },
-            Scalar::F32 => u64::from(to_f32(value, self.rounding, self.flags).to_bits()),
-            Scalar::F16 => u64::from(to_small(to_odd(value), self.rounding, 5, 10)),
-            Scalar::Bf16 => u64::from(to_small(to_odd(value), self.rounding, 8, 7)),
+            Scalar::F32 => self.single(f32::from_bits(rounded as u32)).into(),
+            Scalar::Tf32 => self.single(f32::from_bits((rounded as u32) << TF32_DROPS)).into(),
+            _ => rounded,
         }
     }
+
+    /// The bits of a result of 32 bits.
+    fn single(self, value: f32) -> u32 {
+        if self.flags & FTZ != 0 { value.flush() } else { value }.canonical().to_bits()
+    }
 }
+
+/// Bits of an f32 that a tf32 has not.
+const TF32_DROPS: u32 = 13;
 
 /// Floats saturate; integers wrap unless `.sat`. NaN is 0, or the highest bit alone where
 /// one of the two types has 64 bits: f64, s64 or u64.
@@ -171,121 +186,6 @@ fn to_integer(value: Number, width: u32, signed: bool, conversion: Conversion) -
     let top = 64 - width;
     let raw = (int as u64) << top;
     if signed { (raw as i64 >> top) as u64 } else { raw >> top }
-}
-
-fn round_f64(int: i128, rounding: Rounding) -> f64 {
-    let near = int as f64;
-    let error = int - near as i128;
-    match rounding {
-        Rounding::Zero if (error < 0) == (int > 0) && error != 0 => step(near, int < 0),
-        Rounding::Down if error < 0 => near.next_down(),
-        Rounding::Up if error > 0 => near.next_up(),
-        _ => near,
-    }
-}
-
-fn step(value: f64, up: bool) -> f64 {
-    if up { value.next_up() } else { value.next_down() }
-}
-
-fn to_f32(value: Number, rounding: Rounding, flags: u32) -> f32 {
-    let (near, error) = match value {
-        Number::Int(int) => {
-            let near = int as f32;
-            (near, (int - near as i128).signum() as f64)
-        }
-        Number::Float(float) => {
-            let near = float as f32;
-            // An overflow to infinity has an error towards zero.
-            let error = if f64::from(near).is_infinite() && float.is_finite() {
-                -float.signum()
-            } else {
-                float - f64::from(near)
-            };
-            (near, error)
-        }
-    };
-    let positive = match value {
-        Number::Int(int) => int > 0,
-        Number::Float(float) => float > 0.0,
-    };
-    let rounded = match rounding {
-        Rounding::Zero if positive && error < 0.0 => near.next_down(),
-        Rounding::Zero if !positive && error > 0.0 => near.next_up(),
-        Rounding::Down if error < 0.0 => near.next_down(),
-        Rounding::Up if error > 0.0 => near.next_up(),
-        _ => near,
-    };
-    let flushed = if flags & FTZ != 0 { rounded.flush() } else { rounded };
-    flushed.canonical()
-}
-
-/// The value of a small float with `e` exponent and `m` mantissa bits.
-pub(crate) fn from_small(bits: u16, e: u32, m: u32) -> f64 {
-    let sign = if bits >> (e + m) & 1 != 0 { -1.0 } else { 1.0 };
-    let exponent = i32::from(bits >> m) & ((1 << e) - 1);
-    let mantissa = f64::from(bits & ((1 << m) - 1));
-    let bias = (1 << (e - 1)) - 1;
-    let unit = 2f64.powi(-(m as i32));
-    if exponent == (1 << e) - 1 {
-        return if mantissa == 0.0 { sign * f64::INFINITY } else { f64::NAN };
-    }
-    if exponent == 0 {
-        return sign * mantissa * unit * 2f64.powi(1 - bias);
-    }
-    sign * (1.0 + mantissa * unit) * 2f64.powi(exponent - bias)
-}
-
-/// A number as f64, with an odd last bit if it is not exact. Larger integers overflow f16, and bf16
-/// has fewer bits than f64 by far, so that this cannot change what a small float is rounded to.
-fn to_odd(value: Number) -> f64 {
-    match value {
-        Number::Int(int) => odd_f64(int),
-        Number::Float(float) => float,
-    }
-}
-
-/// Rounds to a small float with `e` exponent and `m` mantissa bits.
-pub(crate) fn to_small(value: f64, rounding: Rounding, e: u32, m: u32) -> u16 {
-    if value.is_nan() {
-        return 0x7fff;
-    }
-    let sign = u16::from(value.is_sign_negative()) << (e + m);
-    let bias = (1 << (e - 1)) - 1;
-    let infinity = ((1u16 << e) - 1) << m;
-    let magnitude = value.abs();
-    if magnitude == f64::INFINITY {
-        return sign | infinity;
-    }
-    let exponent = ((magnitude.to_bits() >> 52) as i32 - 1023).max(1 - bias);
-    // In units of the last place of the result; at most 2^53, so exact.
-    let scaled = magnitude * 2f64.powi(m as i32 - exponent);
-    let negative = sign != 0;
-    let units = match rounding {
-        Rounding::Nearest => scaled.round_ties_even(),
-        Rounding::Zero => scaled.floor(),
-        Rounding::Down if !negative => scaled.floor(),
-        Rounding::Up if negative => scaled.floor(),
-        _ => scaled.ceil(),
-    } as i64;
-    // The hidden bit carries into the exponent field by itself.
-    let encoded = units + (i64::from(exponent + bias - 1) << m);
-    if encoded >= i64::from(infinity) {
-        let away = match rounding {
-            Rounding::Nearest => true,
-            Rounding::Zero => false,
-            Rounding::Down => negative,
-            Rounding::Up => !negative,
-        };
-        return sign | if away { infinity } else { infinity - 1 };
-    }
-    sign | encoded as u16
-}
-
-/// An integer as f64, with an odd last bit if it is not exact.
-fn odd_f64(int: i128) -> f64 {
-    let down = round_f64(int, Rounding::Zero);
-    if down as i128 == int { down } else { f64::from_bits(down.to_bits() | 1) }
 }
 
 /// Any conversion: `d` and `a` slots, `x` as packed by [`Conversion::pack`].
@@ -366,25 +266,3 @@ unsafe impl Handler for ConvertPair {
 }
 
 const _: () = assert!(size_of::<<f32 as Lane>::Slot>() == 4);
-
-/// f32 to tf32, kept in an f32: ten mantissa bits, the others zero. Ties go
-/// away from zero if `x` is 1, else to even.
-pub(crate) struct Tf32;
-
-impl F1 for Tf32 {
-    type A = u32;
-    type D = u32;
-    #[inline(always)]
-    fn f(a: u32, x: u32) -> u32 {
-        const DROPPED: u32 = 13;
-        let half = 1 << (DROPPED - 1);
-        let bias = if x != 0 { half } else { half - 1 + (a >> DROPPED & 1) };
-        let rounded = a.wrapping_add(bias) & !((1 << DROPPED) - 1);
-        let magnitude = a & 0x7fff_ffff;
-        match magnitude {
-            0x7f80_0001.. => 0x7fff_ffff,
-            0x7f80_0000 => a,
-            _ => rounded,
-        }
-    }
-}

@@ -1,6 +1,7 @@
 //! Asynchronous copies (`cp.async`).
 //!
-//! A copy is performed when its thread waits for it, see [`super::groups`].
+//! A copy is performed when its thread waits for it, see [`super::groups`], or when a thread waits
+//! for the mbarrier that it arrives at.
 
 use super::access::{AccessKind, Site};
 use super::groups::CopyToShared;
@@ -125,6 +126,18 @@ unsafe impl Handler for CopyCommit {
     }
 }
 
+/// Performs a copy that was issued.
+fn perform(copy: CopyToShared) {
+    // SAFETY: both ends were checked when the copy was issued; shared memory lives as long as the
+    // block, and the launch keeps every allocation alive.
+    unsafe { element::copy(copy.dst, copy.src, copy.from_src.into(), copy.bytes.into()) };
+}
+
+/// Performs the copies of a lane before its group `end`.
+pub(super) fn perform_before(cx: &mut Cx<'_>, (warp, lane): (usize, usize), end: u64) {
+    cx.copies[warp].due_before(1 << lane, [end; LANES]).for_each(|(_, copy)| perform(copy));
+}
+
 /// `cp.async.wait_group` with `x` groups left over, or `cp.async.wait_all` if
 /// `x` is [`FULL`].
 pub(crate) struct CopyWait;
@@ -134,11 +147,7 @@ unsafe impl Handler for CopyWait {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
         let keep = (op.x != FULL).then_some(u64::from(op.x));
-        for (_, copy) in cx.copies[cx.warp].due(cx.mask, keep) {
-            // SAFETY: both ends were checked when the copy was issued; shared memory lives as
-            // long as the block, and the launch keeps every allocation alive.
-            unsafe { element::copy(copy.dst, copy.src, copy.from_src.into(), copy.bytes.into()) };
-        }
+        cx.copies[cx.warp].due(cx.mask, keep).for_each(|(_, copy)| perform(copy));
         if let Some(checker) = &mut cx.checker {
             for lane in bits(cx.mask) {
                 let group = cx.copies[cx.warp].waited(lane, keep);

@@ -2,13 +2,14 @@
 //!
 //! A result that is NaN is always the canonical NaN: `7fffffff` for f32, and
 //! for f64 the default NaN that NVIDIA documents, `fff8000000000000`. The
-//! operations of IEEE 754 are exact; `.approx` ones are computed in f64 and
-//! rounded once, which keeps their documented error bounds but not the bits
-//! of a GPU.
+//! operations of IEEE 754 are exact, in every rounding; `.approx` ones are
+//! computed in f64 and rounded once, which keeps their documented error bounds
+//! but not the bits of a GPU.
 
 use std::marker::PhantomData;
 
 use super::lanes::{Compare, F1, F2, F3, Lane};
+use super::round::{Exact, F32, F64, Format, ROUNDINGS, Rounding};
 
 /// Flush denormal inputs and results to zero (`.ftz`).
 pub(crate) const FTZ: u32 = 1;
@@ -18,11 +19,25 @@ pub(crate) const SAT: u32 = 2;
 pub(crate) const NAN: u32 = 4;
 /// The result's sign is the exclusive or of the operands' (`.xorsign.abs`).
 pub(crate) const XORSIGN: u32 = 8;
+/// Where the flags have the number of the rounding, of which 0 is to the nearest.
+const ROUNDING: u32 = 5;
+
+/// The flag of a rounding by its number in [`ROUNDINGS`], which is less than 4.
+pub(crate) fn rounding_flag(number: usize) -> u32 {
+    (number as u32) << ROUNDING
+}
+
+#[inline(always)]
+fn rounding(x: u32) -> Rounding {
+    ROUNDINGS[(x >> ROUNDING & 3) as usize]
+}
 
 /// An IEEE type.
 pub(crate) trait Float: Lane + Copy + PartialOrd {
     const ZERO: Self;
     const ONE: Self;
+    const FORMAT: Format;
+    fn of_bits(bits: u64) -> Self;
     fn canonical(self) -> Self;
     /// `self`, or a zero of its sign if it is denormal.
     fn flush(self) -> Self;
@@ -31,21 +46,49 @@ pub(crate) trait Float: Lane + Copy + PartialOrd {
     fn abs(self) -> Self;
     fn neg(self) -> Self;
     fn copysign(self, sign: Self) -> Self;
-    fn add(self, b: Self) -> Self;
-    fn sub(self, b: Self) -> Self;
-    fn mul(self, b: Self) -> Self;
-    fn div(self, b: Self) -> Self;
-    fn fma(self, b: Self, c: Self) -> Self;
-    fn sqrt(self) -> Self;
+    fn add(self, b: Self, rounding: Rounding) -> Self;
+    fn sub(self, b: Self, rounding: Rounding) -> Self;
+    fn mul(self, b: Self, rounding: Rounding) -> Self;
+    fn div(self, b: Self, rounding: Rounding) -> Self;
+    fn fma(self, b: Self, c: Self, rounding: Rounding) -> Self;
+    fn sqrt(self, rounding: Rounding) -> Self;
     fn wide(self) -> f64;
     fn narrow(value: f64) -> Self;
 }
 
+/// What `f` makes of finite operands, in a rounding other than to the nearest. `None` is what the
+/// host computes in every rounding, since nothing is rounded.
+#[inline(always)]
+fn directed<T: Float, const N: usize>(
+    rounding: Rounding,
+    operands: [T; N],
+    f: impl Fn([Exact; N]) -> Option<Exact>,
+) -> Option<T> {
+    if rounding == Rounding::Nearest { None } else { exactly(rounding, operands, f) }
+}
+
+#[inline(never)]
+fn exactly<T: Float, const N: usize>(
+    rounding: Rounding,
+    operands: [T; N],
+    f: impl Fn([Exact; N]) -> Option<Exact>,
+) -> Option<T> {
+    let values = operands.map(T::wide);
+    let finite = values.iter().all(|value| value.is_finite());
+    let result = finite.then(|| f(values.map(Exact::of)))??;
+    Some(T::of_bits(T::FORMAT.round(result, rounding)))
+}
+
 macro_rules! float {
-    ($ty:ident, $bits:ident, $nan:literal) => {
+    ($ty:ident, $bits:ident, $nan:literal, $format:ident) => {
         impl Float for $ty {
             const ZERO: $ty = 0.0;
             const ONE: $ty = 1.0;
+            const FORMAT: Format = $format;
+            #[inline(always)]
+            fn of_bits(bits: u64) -> $ty {
+                $ty::from_bits(bits as $bits)
+            }
             #[inline(always)]
             fn canonical(self) -> $ty {
                 $ty::from_bits(if self.is_nan() { $nan } else { self.to_bits() })
@@ -79,30 +122,34 @@ macro_rules! float {
                 $ty::copysign(self, sign)
             }
             #[inline(always)]
-            fn add(self, b: $ty) -> $ty {
-                self + b
+            fn add(self, b: $ty, rounding: Rounding) -> $ty {
+                directed(rounding, [self, b], |[a, b]| Some(a.plus(b, rounding)))
+                    .unwrap_or(self + b)
             }
             #[inline(always)]
-            fn sub(self, b: $ty) -> $ty {
-                self - b
+            fn sub(self, b: $ty, rounding: Rounding) -> $ty {
+                directed(rounding, [self, Float::neg(b)], |[a, b]| Some(a.plus(b, rounding)))
+                    .unwrap_or(self - b)
             }
             #[inline(always)]
-            fn mul(self, b: $ty) -> $ty {
-                self * b
+            fn mul(self, b: $ty, rounding: Rounding) -> $ty {
+                directed(rounding, [self, b], |[a, b]| Some(a.times(b))).unwrap_or(self * b)
             }
             #[inline(always)]
-            fn div(self, b: $ty) -> $ty {
-                self / b
+            fn div(self, b: $ty, rounding: Rounding) -> $ty {
+                directed(rounding, [self, b], |[a, b]| a.over(b)).unwrap_or(self / b)
             }
             #[inline(always)]
-            fn fma(self, b: $ty, c: $ty) -> $ty {
-                self.mul_add(b, c)
+            fn fma(self, b: $ty, c: $ty, rounding: Rounding) -> $ty {
+                directed(rounding, [self, b, c], |[a, b, c]| Some(a.times(b).plus(c, rounding)))
+                    .unwrap_or(self.mul_add(b, c))
             }
             #[inline(always)]
-            fn sqrt(self) -> $ty {
+            fn sqrt(self, rounding: Rounding) -> $ty {
                 // Not left to `canonical`: LLVM 22 takes one NaN of a square root for another,
                 // and drops what turns it into the canonical one.
-                if self >= 0.0 { $ty::sqrt(self) } else { $ty::from_bits($nan) }
+                let nearest = if self >= 0.0 { $ty::sqrt(self) } else { $ty::from_bits($nan) };
+                directed(rounding, [self], |[a]| a.sqrt()).unwrap_or(nearest)
             }
             #[inline(always)]
             fn wide(self) -> f64 {
@@ -116,8 +163,8 @@ macro_rules! float {
     };
 }
 
-float!(f32, u32, 0x7fff_ffff);
-float!(f64, u64, 0xfff8_0000_0000_0000);
+float!(f32, u32, 0x7fff_ffff, F32);
+float!(f64, u64, 0xfff8_0000_0000_0000, F64);
 
 /// Applies the input side of the flags.
 #[inline(always)]
@@ -204,14 +251,14 @@ macro_rules! functions {
 }
 
 functions! {
-    Add(a: T, b: T) -> |x| a.add(b);
-    Sub(a: T, b: T) -> |x| a.sub(b);
-    Mul(a: T, b: T) -> |x| a.mul(b);
-    Div(a: T, b: T) -> |x| a.div(b);
-    Fma(a: T, b: T, c: T) -> |x| a.fma(b, c);
+    Add(a: T, b: T) -> |x| a.add(b, rounding(x));
+    Sub(a: T, b: T) -> |x| a.sub(b, rounding(x));
+    Mul(a: T, b: T) -> |x| a.mul(b, rounding(x));
+    Div(a: T, b: T) -> |x| a.div(b, rounding(x));
+    Fma(a: T, b: T, c: T) -> |x| a.fma(b, c, rounding(x));
     /// IEEE reciprocal.
-    Rcp(a: T) -> |x| T::ONE.div(a);
-    Sqrt(a: T) -> |x| a.sqrt();
+    Rcp(a: T) -> |x| T::ONE.div(a, rounding(x));
+    Sqrt(a: T) -> |x| a.sqrt(rounding(x));
     Rsqrt(a: T) -> |x| T::narrow(1.0 / a.wide().sqrt());
     Ex2(a: T) -> |x| T::narrow(a.wide().exp2());
     Lg2(a: T) -> |x| T::narrow(a.wide().log2());
@@ -233,7 +280,7 @@ pub(crate) fn extreme<T: Float>(a: T, b: T, x: u32, min: bool) -> T {
     let ordered = if less == min { a } else { b };
     // Adding makes a NaN of the two.
     let either = if x & NAN != 0 {
-        a.add(b)
+        a.add(b, Rounding::Nearest)
     } else if a.nan() {
         b
     } else {

@@ -5,14 +5,14 @@
 
 use std::marker::PhantomData;
 
-use super::convert::{RELU, Rounding, from_small, to_small};
+use super::convert::RELU;
 use super::float::{FTZ, SAT, extreme};
 use super::lanes::{F1, F2, F3};
+use super::round::{self, Format, Rounding};
 
-/// A format of 16 bits.
-pub(crate) trait Format {
-    /// Bits of the exponent and of the mantissa.
-    const BITS: (u32, u32);
+/// A type of 16 bits.
+pub(crate) trait Half {
+    const FORMAT: Format;
 }
 
 /// `f16`: five bits of exponent.
@@ -20,26 +20,25 @@ pub(crate) struct F16;
 /// `bf16`: the upper half of an f32.
 pub(crate) struct Bf16;
 
-impl Format for F16 {
-    const BITS: (u32, u32) = (5, 10);
+impl Half for F16 {
+    const FORMAT: Format = round::F16;
 }
 
-impl Format for Bf16 {
-    const BITS: (u32, u32) = (8, 7);
+impl Half for Bf16 {
+    const FORMAT: Format = round::BF16;
 }
 
 /// `value`, or a zero of its sign if it is subnormal in the format.
-fn flush<T: Format>(value: f64) -> f64 {
-    let least = 2f64.powi(2 - (1 << (T::BITS.0 - 1)));
-    if value.abs() < least { 0f64.copysign(value) } else { value }
+fn flush<T: Half>(value: f64) -> f64 {
+    if value.abs() < T::FORMAT.least() { 0f64.copysign(value) } else { value }
 }
 
-fn input<T: Format>(bits: u32, x: u32) -> f64 {
-    let value = from_small(bits as u16, T::BITS.0, T::BITS.1);
+fn input<T: Half>(bits: u32, x: u32) -> f64 {
+    let value = T::FORMAT.value((bits & 0xffff).into());
     if x & FTZ != 0 { flush::<T>(value) } else { value }
 }
 
-fn output<T: Format>(mut value: f64, x: u32) -> u32 {
+fn output<T: Half>(mut value: f64, x: u32) -> u32 {
     if x & SAT != 0 {
         // Written so that NaN and -0 become +0.
         value = if value > 0.0 { value.min(1.0) } else { 0.0 };
@@ -47,12 +46,12 @@ fn output<T: Format>(mut value: f64, x: u32) -> u32 {
     if x & RELU != 0 && value <= 0.0 {
         value = 0.0;
     }
-    let bits = to_small(value, Rounding::Nearest, T::BITS.0, T::BITS.1);
+    let bits = T::FORMAT.of(value, Rounding::Nearest) as u32;
     if x & FTZ == 0 {
-        return bits.into();
+        return bits;
     }
-    let rounded = flush::<T>(from_small(bits, T::BITS.0, T::BITS.1));
-    to_small(rounded, Rounding::Nearest, T::BITS.0, T::BITS.1).into()
+    let rounded = flush::<T>(T::FORMAT.value(bits.into()));
+    T::FORMAT.of(rounded, Rounding::Nearest) as u32
 }
 
 /// `a + b`, with an odd last bit if it is not exact.
@@ -101,7 +100,7 @@ operations! {
 /// An operation on `N` numbers of a format, which are one or both halves of a register.
 pub(crate) struct Halves<O, T, const N: u32>(PhantomData<(O, T)>);
 
-impl<O: Operation, T: Format, const N: u32> Halves<O, T, N> {
+impl<O: Operation, T: Half, const N: u32> Halves<O, T, N> {
     fn each(operands: [u32; 3], x: u32) -> u32 {
         (0..N).fold(0, |all, i| {
             let one = operands.map(|bits| input::<T>(bits >> (16 * i), x));
@@ -110,7 +109,7 @@ impl<O: Operation, T: Format, const N: u32> Halves<O, T, N> {
     }
 }
 
-impl<O: Operation, T: Format, const N: u32> F1 for Halves<O, T, N> {
+impl<O: Operation, T: Half, const N: u32> F1 for Halves<O, T, N> {
     type A = u32;
     type D = u32;
     fn f(a: u32, x: u32) -> u32 {
@@ -118,7 +117,7 @@ impl<O: Operation, T: Format, const N: u32> F1 for Halves<O, T, N> {
     }
 }
 
-impl<O: Operation, T: Format, const N: u32> F2 for Halves<O, T, N> {
+impl<O: Operation, T: Half, const N: u32> F2 for Halves<O, T, N> {
     type A = u32;
     type B = u32;
     type D = u32;
@@ -127,7 +126,7 @@ impl<O: Operation, T: Format, const N: u32> F2 for Halves<O, T, N> {
     }
 }
 
-impl<O: Operation, T: Format, const N: u32> F3 for Halves<O, T, N> {
+impl<O: Operation, T: Half, const N: u32> F3 for Halves<O, T, N> {
     type A = u32;
     type B = u32;
     type C = u32;
@@ -143,7 +142,7 @@ pub(crate) struct Widen<T>(PhantomData<T>);
 /// See [`Widen`].
 pub(crate) const UPPER: u32 = 1 << 8;
 
-impl<T: Format> F1 for Widen<T> {
+impl<T: Half> F1 for Widen<T> {
     type A = u32;
     type D = f32;
     fn f(a: u32, x: u32) -> f32 {
@@ -152,7 +151,7 @@ impl<T: Format> F1 for Widen<T> {
 }
 
 /// The sum of two numbers of a format, or of two pairs of them: what an atomic addition stores.
-pub(crate) fn sum<T: Format, const N: u32>(a: u32, b: u32) -> u32 {
+pub(crate) fn sum<T: Half, const N: u32>(a: u32, b: u32) -> u32 {
     Halves::<Add, T, N>::each([a, b, 0], 0)
 }
 
@@ -170,7 +169,7 @@ mod tests {
         assert_eq!(add_to_odd(1.0 + 2f64.powi(-11), 2f64.powi(-80)).to_bits() & 1, 1);
         assert_eq!(add_to_odd(1.0, -(2f64.powi(-80))), 1.0f64.next_down());
         assert_eq!(
-            to_small(add_to_odd(1.0 + 2f64.powi(-11), 2f64.powi(-80)), Rounding::Nearest, 5, 10),
+            round::F16.of(add_to_odd(1.0 + 2f64.powi(-11), 2f64.powi(-80)), Rounding::Nearest),
             0x3c01
         );
     }

@@ -6,7 +6,8 @@
 use super::access::{AccessKind, Site};
 use super::address;
 use super::code::Wait;
-use super::machine::{NO_SLOT, SPACES};
+use super::copy;
+use super::machine::{LANES, NO_SLOT, SPACES};
 use super::op::{Cx, Handler, Op};
 use super::order::WarpClock;
 use super::phases::MbarrierState;
@@ -111,6 +112,9 @@ fn advance(cx: &mut Cx<'_>, index: usize) {
             barrier.released.clock.set(checker.known.agents.mbarrier(index), barrier.completed);
             barrier.acquired.clone_from(&barrier.released.clock);
         }
+        cx.barriers.completions += 1;
+    } else if barrier.lacks_only_copies() {
+        // Who waits performs them.
         cx.barriers.completions += 1;
     }
 }
@@ -261,6 +265,7 @@ fn init(
         at,
         count,
         pending: count,
+        copies: Vec::new(),
         bytes: 0,
         phase: 0,
         completed,
@@ -310,6 +315,68 @@ fn arrive(
         }
     }
     advance(cx, index);
+    Ok(())
+}
+
+/// `cp.async.mbarrier.arrive`: `a` slot of the address, `b` whether that has 64 bits, `c` its
+/// offset, `y` number of its space; `x` is 1 if the arrival is one that the mbarrier does not
+/// expect yet.
+pub(crate) struct CopyArrive;
+
+// SAFETY: touches only the slot `a`.
+unsafe impl Handler for CopyArrive {
+    #[inline(always)]
+    unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
+        for lane in cx.active() {
+            // SAFETY: the fields describe slot `a`.
+            let address = unsafe { address::address_of(cx, lane, (op.a, op.b != 0, op.c)) };
+            let place = (address, SPACES[op.y as usize]);
+            let group = cx.copies[cx.warp].close(lane, false);
+            if let Err(kind) = arrive_after_copies(cx, lane, place, group, op.x != 0) {
+                return cx.fail(lane as u32, kind);
+            }
+        }
+        false
+    }
+}
+
+/// A lane arrives at the barrier at `address` when its copies before its group `group` are complete.
+/// If `expect`, the current phase expects this arrival from now on.
+fn arrive_after_copies(
+    cx: &mut Cx<'_>,
+    lane: usize,
+    (address, space): (u64, AddressSpace),
+    group: u64,
+    expect: bool,
+) -> Result<(), FaultKind> {
+    let index = find(cx, lane, address, space)?;
+    let (warp, own) = (cx.warp, cx.rank);
+    if cx.rank_and_address(cx.barriers.all[index].at).0 != own {
+        return Err(elsewhere(address));
+    }
+    let barrier = &mut cx.barriers.all[index];
+    barrier.pending += u32::from(expect);
+    if barrier.pending > MAX_COUNT || barrier.copies.len() >= barrier.pending as usize {
+        let (phase, count) = (barrier.phase, barrier.count);
+        return Err(bad(format!(
+            "more arrivals at the mbarrier at {address:#x} than its phase {phase} of {count} can take"
+        )));
+    }
+    barrier.copies.push(((warp, lane), group));
+    advance(cx, index);
+    Ok(())
+}
+
+/// Performs the copies that barrier `index` waits for, and arrives there.
+fn finish_copies(cx: &mut Cx<'_>, lane: usize, index: usize) -> Result<(), FaultKind> {
+    for ((warp, of), group) in std::mem::take(&mut cx.barriers.all[index].copies) {
+        copy::perform_before(cx, (warp, of), group);
+        if let Some(checker) = &cx.checker {
+            let agent = checker.known.agents.copies_of(warp * LANES + of);
+            cx.barriers.all[index].released.clock.set(agent, group as u32);
+        }
+        arrive(cx, lane, index, 1, false)?;
+    }
     Ok(())
 }
 
@@ -368,18 +435,21 @@ pub(crate) unsafe fn wait(
         let address = unsafe { address::address_of(cx, lane, wait.address) };
         let index = find(cx, lane, address, SPACES[wait.space as usize])
             .map_err(|kind| (lane as u32, kind))?;
-        let (phase, at) = (cx.barriers.all[index].phase, cx.barriers.all[index].at);
-        if cx.rank_and_address(at).0 != cx.rank {
+        if cx.rank_and_address(cx.barriers.all[index].at).0 != cx.rank {
             return Err((lane as u32, elsewhere(address)));
         }
         // SAFETY: the slot has lanes of this size.
-        let complete = unsafe {
+        let complete = |cx: &Cx<'_>| unsafe {
+            let phase = cx.barriers.all[index].phase;
             match wait.parity {
                 true => (phase ^ *cx.slot::<u32>(wait.phase).add(lane)) & 1 != 0,
                 false => u64::from(phase) != *cx.slot::<u64>(wait.phase).add(lane),
             }
         };
-        if complete {
+        if !complete(cx) && cx.barriers.all[index].lacks_only_copies() {
+            finish_copies(cx, lane, index).map_err(|kind| (lane as u32, kind))?;
+        }
+        if complete(cx) {
             done |= 1 << lane;
             if wait.acquire {
                 cx.order.acquire(cx.warp, &cx.barriers.all[index].done);

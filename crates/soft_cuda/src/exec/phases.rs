@@ -14,6 +14,9 @@ pub(super) struct MbarrierState {
     pub count: u32,
     /// Arrivals that the current phase lacks.
     pub pending: u32,
+    /// Arrivals of the current phase that come when copies are complete: threads, by warp and lane,
+    /// and their groups up to which.
+    pub copies: Vec<((usize, usize), u64)>,
     /// Bytes expected in the current phase, less those that have come.
     pub bytes: i64,
     /// Phases completed since it was initialised.
@@ -33,13 +36,20 @@ pub(super) struct MbarrierState {
     pub by: (usize, u32),
 }
 
+impl MbarrierState {
+    /// Whether the current phase is complete as soon as copies are that have been issued.
+    pub(super) fn lacks_only_copies(&self) -> bool {
+        self.pending as usize == self.copies.len() && self.bytes == 0
+    }
+}
+
 /// The barriers of a cluster's blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Barriers {
     /// Bytes from one block's shared memory to the next one's.
     pub stride: u32,
     pub(super) all: Vec<MbarrierState>,
-    /// Phases completed, of all barriers: when it changes, waits may end.
+    /// Phases completed, or that lack only copies, of all barriers: when it changes, waits may end.
     pub completions: u64,
     /// Changes of any kind, of all barriers.
     pub changes: u64,

@@ -6,9 +6,10 @@
 //! are not zero, where 25 bits behind the point are kept and the rest is cut off, whatever the sign.
 //! The sum of that is exact; it is cut off to f32, or rounded to the nearest f16.
 
-use super::convert::{Conversion, Rounding, Scalar};
+use super::convert::{Conversion, Scalar};
 use super::float::Float;
 use super::lanes::W;
+use super::round::Rounding;
 
 /// Bits behind the point of an aligned product.
 pub(super) const FRACTION: i32 = 25;

@@ -24,9 +24,9 @@ impl Lowering<'_> {
         match base {
             "mov" => self.mov(at)?,
             "add" | "sub" => self.add(base, at)?,
-            "addc" | "subc" => self.carry_chain(base, at, true)?,
+            "addc" | "subc" => self.carry(base, at, true)?,
             "mul" | "mad" => self.mul(base, at)?,
-            "mul24" | "mad24" => return Err(at.unsupported("use `mul.lo` or `mad.lo`")),
+            "madc" | "mul24" | "mad24" => self.product(base, at)?,
             "fma" => self.fma(at)?,
             "div" | "rem" | "min" | "max" => self.binary(base, at)?,
             "neg" | "abs" => self.sign(base, at)?,
@@ -81,6 +81,9 @@ impl Lowering<'_> {
                 self.apply_or(at, run, ty, &[ty, Ty::U32, Ty::U32], 0)?;
             }
             "bfi" => self.bfi(at)?,
+            "bmsk" => self.bmsk(at)?,
+            "szext" => self.szext(at)?,
+            "fns" => self.fns(at)?,
             "lop3" => self.lop3(at)?,
             "prmt" => {
                 let mode = at.take_one(&PERMUTES).unwrap_or(0) as u32;
@@ -95,20 +98,7 @@ impl Lowering<'_> {
                 let run = compact_int!(ty, Map3, Sad);
                 self.apply_or(at, run, ty, &[ty, ty, ty], 0)?;
             }
-            "dp4a" => {
-                let (Some(b), Some(a)) = (at.mods.pop(), at.mods.pop()) else {
-                    return Err(at.unsupported("it takes two types"));
-                };
-                let x = match (a, b) {
-                    ("u32", "u32") => 0,
-                    ("s32", "u32") => 1,
-                    ("u32", "s32") => 2,
-                    ("s32", "s32") => 3,
-                    _ => return Err(at.unsupported("its types are `.u32` or `.s32`")),
-                };
-                let b32 = Ty::B32;
-                self.apply(at, pick_compact::<Map3<alu::Dp4a>>(), b32, &[b32, b32, b32], x)?;
-            }
+            "dp4a" | "dp2a" => self.dot(base, at)?,
             "selp" => self.selp(at)?,
             "slct" => self.slct(at)?,
             "setp" => self.setp(at)?,
@@ -165,21 +155,22 @@ impl Lowering<'_> {
         }
     }
 
-    /// Claims `.ftz`, `.sat` and the only rounding that is supported.
-    fn float_flags(&self, at: &mut Context<'_>) -> u32 {
-        at.take("rn");
+    /// Claims `.ftz` and `.sat`, and a rounding if the operation is one of IEEE 754.
+    fn float_flags(&self, at: &mut Context<'_>, rounded: bool) -> u32 {
+        let names: &[&str] = if rounded { &["rn", "rz", "rm", "rp"] } else { &[] };
+        let rounding = at.take_one(names).map_or(0, float::rounding_flag);
         let ftz = if at.take("ftz") { FTZ } else { 0 };
-        ftz | if at.take("sat") { SAT } else { 0 }
+        rounding | ftz | if at.take("sat") { SAT } else { 0 }
     }
 
     fn add(&mut self, base: &str, at: &mut Context<'_>) -> Result<()> {
         if at.mods.contains(&"cc") {
-            return self.carry_chain(base, at, false);
+            return self.carry(base, at, false);
         }
         let ty = at.ty()?;
         let add = base == "add";
         if ty.is_float() {
-            let flags = self.float_flags(at);
+            let flags = self.float_flags(at, true);
             let run = match add {
                 true => pick_float!(self.path, ty, flags, Map2, Add),
                 false => pick_float!(self.path, ty, flags, Map2, Sub),
@@ -202,9 +193,25 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    fn carry_chain(&mut self, base: &str, at: &mut Context<'_>, reads: bool) -> Result<()> {
+    /// A sum or a difference with a carry.
+    fn carry(&mut self, base: &str, at: &mut Context<'_>, reads: bool) -> Result<()> {
         let writes = at.take("cc");
         let ty = at.ty()?;
+        let [d, a, b] = at.operands()?;
+        let (a, b) = (self.src(at, a, ty)?, self.src(at, b, ty)?);
+        let d = self.dst(at, d, ty)?;
+        let x = u32::from(base.starts_with("sub")) | carry_flags(reads, writes);
+        self.carry_chain(at, ty, (d, a, b), x)
+    }
+
+    /// Emits `d = a + b` or `a - b` with a carry; `x` says how.
+    fn carry_chain(
+        &mut self,
+        at: &Context<'_>,
+        ty: Ty,
+        (d, a, b): (V, V, V),
+        x: u32,
+    ) -> Result<()> {
         let run = match ty.bits {
             32 if ty.is_int() => pick_compact::<alu::Carry<u32>>(),
             64 if ty.is_int() => pick_compact::<alu::Carry<u64>>(),
@@ -215,13 +222,8 @@ impl Lowering<'_> {
             None => self.register(Class::Predicate),
         };
         self.carry = Some(carry);
-        let [d, a, b] = at.operands()?;
-        let (a, b) = (self.src(at, a, ty)?, self.src(at, b, ty)?);
-        let d = self.dst(at, d, ty)?;
-        let sub = u32::from(base.starts_with("sub"));
-        let x = sub | u32::from(reads) << 1 | u32::from(writes) << 2;
         let mut f = fields(d, &[a, b], x);
-        f[3] = match (reads, writes) {
+        f[3] = match (x & alu::READS_CARRY != 0, x & alu::WRITES_CARRY != 0) {
             (false, true) => Field::Def(carry),
             (true, false) => Field::Use(carry),
             _ => Field::Both(carry),
@@ -230,11 +232,60 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    fn mul(&mut self, base: &str, at: &mut Context<'_>) -> Result<()> {
+    /// Products of integers that are written to a register before something is added: with a
+    /// carry, with saturation, or of 24 bits.
+    fn product(&mut self, base: &str, at: &mut Context<'_>) -> Result<()> {
         let ty = at.ty()?;
+        let (short, adds) = (base.ends_with("24"), base.starts_with("mad"));
+        let Some(high) = at.take_one(&["lo", "hi"]) else {
+            return Err(at.unsupported("it needs `.lo` or `.hi`"));
+        };
+        let signed = ty == Ty { kind: Kind::Signed, bits: 32 };
+        let chain = match (base == "madc", !short && at.take("cc")) {
+            (false, false) => None,
+            (reads, writes) => Some(carry_flags(reads, writes)),
+        };
+        let saturated = adds && high == 1 && signed && chain.is_none() && at.take("sat");
+        let run = match (short, high) {
+            _ if !ty.is_int() || ty.bits < 32 => None,
+            (true, _) if ty.bits == 32 && signed => Some(pick_compact::<Map2<alu::Mul24<i32>>>()),
+            (true, _) if ty.bits == 32 => Some(pick_compact::<Map2<alu::Mul24<u32>>>()),
+            (true, _) => None,
+            (false, 0) => pick_bits!(self.path, ty, Map2, MulLo),
+            (false, _) => compact_int!(ty, Map2, MulHi),
+        };
+        if !adds {
+            return self.apply_or(at, run, ty, &[ty, ty], high as u32);
+        }
+        let Some(run) = run else {
+            return Err(at.unsupported("it is not available for this type"));
+        };
+        let [d, a, b, c] = at.operands()?;
+        let (a, b, c) = (self.src(at, a, ty)?, self.src(at, b, ty)?, self.src(at, c, ty)?);
+        let (product, d) = (self.register(ty.class()), self.dst(at, d, ty)?);
+        self.emit(at, run, fields(product, &[a, b], high as u32));
+        match chain {
+            Some(x) => self.carry_chain(at, ty, (d, product, c), x)?,
+            None => {
+                let run = match saturated {
+                    true => pick_compact::<Map2<alu::AddSat>>(),
+                    false => pick_compact::<Map2<alu::Add<u32>>>(),
+                };
+                self.emit(at, run, fields(d, &[product, c], 0));
+            }
+        }
+        Ok(())
+    }
+
+    fn mul(&mut self, base: &str, at: &mut Context<'_>) -> Result<()> {
         let mad = base == "mad";
+        let float = matches!(at.mods.last(), Some(&("f32" | "f64")));
+        if mad && !float && ["cc", "sat"].iter().any(|m| at.mods.contains(m)) {
+            return self.product(base, at);
+        }
+        let ty = at.ty()?;
         if ty.is_float() {
-            let flags = self.float_flags(at);
+            let flags = self.float_flags(at, true);
             let run = match mad {
                 true => pick_float!(self.path, ty, flags, Map3, Fma),
                 false => pick_float!(self.path, ty, flags, Map2, Mul),
@@ -273,7 +324,7 @@ impl Lowering<'_> {
 
     fn fma(&mut self, at: &mut Context<'_>) -> Result<()> {
         let ty = at.ty()?;
-        let flags = self.float_flags(at);
+        let flags = self.float_flags(at, true);
         let run = match ty.is_float() {
             true => pick_float!(self.path, ty, flags, Map3, Fma),
             false => None,
@@ -285,14 +336,35 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    fn dot(&mut self, base: &str, at: &mut Context<'_>) -> Result<()> {
+        let (Some(b), Some(a)) = (at.mods.pop(), at.mods.pop()) else {
+            return Err(at.unsupported("it takes two types"));
+        };
+        let signs = match (a, b) {
+            ("u32", "u32") => 0,
+            ("s32", "u32") => 1,
+            ("u32", "s32") => 2,
+            ("s32", "s32") => 3,
+            _ => return Err(at.unsupported("its types are `.u32` or `.s32`")),
+        };
+        let (run, half) = match (base, at.take_one(&["lo", "hi"])) {
+            ("dp4a", None) => (pick_compact::<Map3<alu::Dp4a>>(), 0),
+            ("dp2a", Some(half)) => (pick_compact::<Map3<alu::Dp2a>>(), half as u32),
+            ("dp2a", None) => return Err(at.unsupported("it needs `.lo` or `.hi`")),
+            _ => return Err(at.unsupported("it has no `.lo` and `.hi`")),
+        };
+        let b32 = Ty::B32;
+        self.apply(at, run, b32, &[b32, b32, b32], signs | half << 2)
+    }
+
     fn binary(&mut self, base: &str, at: &mut Context<'_>) -> Result<()> {
         let ty = at.ty()?;
         if ty.is_float() && base != "rem" {
             let mut flags = 0;
             let run = if base == "div" {
                 // All forms are computed as the exact one.
-                at.take_one(&["approx", "full"]);
-                flags |= self.float_flags(at);
+                let approximate = at.take_one(&["approx", "full"]).is_some();
+                flags |= self.float_flags(at, !approximate);
                 compact_float!(ty, Map2, Div)
             } else {
                 flags |= if at.take("ftz") { FTZ } else { 0 };
@@ -337,8 +409,8 @@ impl Lowering<'_> {
         if !ty.is_float() {
             return Err(at.unsupported("it is not available for this type"));
         }
-        at.take("approx");
-        let flags = self.float_flags(at);
+        let rounded = !at.take("approx") && matches!(base, "rcp" | "sqrt");
+        let flags = self.float_flags(at, rounded);
         let run = match base {
             "rcp" => compact_float!(ty, Map1, Rcp),
             "sqrt" => compact_float!(ty, Map1, Sqrt),
@@ -352,4 +424,10 @@ impl Lowering<'_> {
         };
         self.apply_or(at, run, ty, &[ty], flags)
     }
+}
+
+/// What [`alu::Carry`] does with the carry.
+fn carry_flags(reads: bool, writes: bool) -> u32 {
+    let flag = |set, flag| if set { flag } else { 0 };
+    flag(reads, alu::READS_CARRY) | flag(writes, alu::WRITES_CARRY)
 }

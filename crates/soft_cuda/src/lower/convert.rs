@@ -6,13 +6,12 @@ use super::ir::{Class, Field};
 use super::lowering::Lowering;
 use super::scopes::Binding;
 use super::ty::{Kind, Ty};
-use crate::exec::convert::{
-    self, Cast, Conversion, Convert, RELU, ROUNDINGS, Rounding, SCALARS, Scalar,
-};
+use crate::exec::convert::{self, Cast, Conversion, Convert, RELU, SCALARS, Scalar};
 use crate::exec::float::{FTZ, SAT};
-use crate::exec::lanes::{Map1, PredLogic};
+use crate::exec::lanes::{Map1, Map3, PredLogic};
 use crate::exec::pack::{Insert, Pack64, Unpack};
-use crate::exec::{pick, pick_compact};
+use crate::exec::round::ROUNDINGS;
+use crate::exec::{alu, pick, pick_compact};
 use crate::ptx::ast::Operand;
 
 impl Lowering<'_> {
@@ -119,17 +118,11 @@ impl Lowering<'_> {
     }
 
     pub(super) fn cvt(&mut self, at: &mut Context<'_>) -> Result<()> {
+        if at.take("pack") {
+            return self.pack_saturated(at);
+        }
         let from = at.mods.pop().unwrap_or_default();
         let to = at.mods.pop().unwrap_or_default();
-        if to == "tf32" && from == "f32" {
-            let away = match at.take_one(&["rna", "rn"]) {
-                Some(0) => 1,
-                Some(_) => 0,
-                None => return Err(at.unsupported("it needs `.rna` or `.rn`")),
-            };
-            let run = pick_compact::<Map1<convert::Tf32>>();
-            return self.apply(at, run, Ty::B32, &[Ty::F32], away);
-        }
         let pair = matches!(to, "f16x2" | "bf16x2");
         let scalar = |name: &str| {
             let name = name.trim_end_matches("x2");
@@ -138,24 +131,38 @@ impl Lowering<'_> {
         let (Some(to_scalar), Some(from_scalar)) = (scalar(to), scalar(from)) else {
             return Err(at.unsupported("this pair of types is unknown"));
         };
-        let names = ["rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi"];
+        let float = |scalar| !matches!(scalar, Scalar::Int { .. });
+        let names = ["rn", "rz", "rm", "rp", "rna", "rni", "rzi", "rmi", "rpi"];
         let rounding = at.take_one(&names);
-        let small = matches!(to_scalar, Scalar::F16 | Scalar::Bf16);
+        let integral = rounding.is_some_and(|i| i >= ROUNDINGS.len());
+        let tf32 = to_scalar == Scalar::Tf32;
+        let right = match (float(from_scalar), float(to_scalar)) {
+            _ if tf32 => from_scalar == Scalar::F32 && matches!(rounding, Some(0 | 1 | 4)),
+            _ if rounding == Some(4) || from_scalar == Scalar::Tf32 => false,
+            (true, false) => integral || rounding.is_none(),
+            (true, true) => !integral || bits_of(from_scalar) == bits_of(to_scalar),
+            (false, true) => !integral,
+            (false, false) => rounding.is_none(),
+        };
+        if !right {
+            return Err(at.unsupported(
+                "floats are rounded to integers, and to integral floats of their size, by `.rni`, `.rzi`, `.rmi` or `.rpi`, to other floats by `.rn`, `.rz`, `.rm` or `.rp`, and `.f32` to `.tf32` by `.rna`, `.rn` or `.rz`",
+            ));
+        }
+        let small = matches!(to_scalar, Scalar::F16 | Scalar::Bf16) || tf32 && rounding != Some(4);
         let relu = small && from_scalar == Scalar::F32 && at.take("relu");
-        let flags = if at.take("ftz") { FTZ } else { 0 }
-            | if at.take("sat") { SAT } else { 0 }
+        let flags = if !tf32 && at.take("ftz") { FTZ } else { 0 }
+            | if !tf32 && at.take("sat") { SAT } else { 0 }
             | if relu { RELU } else { 0 };
+        let number = rounding.unwrap_or(0);
         let conversion = Conversion {
             to: to_scalar,
             from: from_scalar,
-            rounding: rounding.map_or(Rounding::Nearest, |i| ROUNDINGS[i % 4]),
-            integral: rounding.is_some_and(|i| i >= 4),
+            rounding: ROUNDINGS[if integral { number - ROUNDINGS.len() } else { number }],
+            integral,
             flags,
         };
-        let ty = |scalar| match scalar {
-            Scalar::Int { bits: 64, .. } | Scalar::F64 => Ty::B64,
-            _ => Ty::B32,
-        };
+        let ty = |scalar| if bits_of(scalar) == 64 { Ty::B64 } else { Ty::B32 };
         if pair {
             if from_scalar != Scalar::F32 {
                 return Err(at.unsupported("pairs are converted from `.f32`"));
@@ -203,6 +210,37 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// `cvt.pack`.
+    fn pack_saturated(&mut self, at: &mut Context<'_>) -> Result<()> {
+        const NAMES: [&str; 8] = ["u16", "s16", "u8", "s8", "u4", "s4", "u2", "s2"];
+        let short = at.mods.last() == Some(&"b32");
+        if short {
+            at.mods.pop();
+        }
+        let from = at.mods.pop();
+        let to = at.take_one(&NAMES);
+        let (true, Some("s32"), Some(to)) = (at.take("sat"), from, to) else {
+            return Err(at.unsupported("it needs `.sat`, the type of an element, and `.s32`"));
+        };
+        if short != (to > 1) {
+            return Err(at.unsupported(
+                "elements of less than 16 bits go below a third operand, `.b32`, and others do not",
+            ));
+        }
+        let x = 16 >> (to / 2) | (to as u32 % 2) << 5;
+        let operands = at.inst.operands.as_slice();
+        let (d, a, b, c) = match operands {
+            [d, a, b] if !short => (d, a, b, self.narrow(0)),
+            [d, a, b, c] if short => (d, a, b, self.src(at, c, Ty::B32)?),
+            _ => return Err(at.bad_operands("they are too many or too few")),
+        };
+        let s32 = Ty { kind: Kind::Signed, bits: 32 };
+        let (a, b) = (self.src(at, a, s32)?, self.src(at, b, s32)?);
+        let d = self.dst(at, d, Ty::B32)?;
+        self.emit(at, pick_compact::<Map3<alu::PackSat>>(), fields(d, &[a, b, c], x));
+        Ok(())
+    }
+
     /// The class of a register operand.
     pub(super) fn class_of(&self, operand: &Operand) -> Option<Class> {
         match operand {
@@ -212,5 +250,15 @@ impl Lowering<'_> {
             },
             _ => None,
         }
+    }
+}
+
+/// Bits of a scalar.
+fn bits_of(scalar: Scalar) -> u32 {
+    match scalar {
+        Scalar::Int { bits, .. } => bits,
+        Scalar::F16 | Scalar::Bf16 => 16,
+        Scalar::Tf32 | Scalar::F32 => 32,
+        Scalar::F64 => 64,
     }
 }

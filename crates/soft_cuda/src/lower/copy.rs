@@ -1,10 +1,12 @@
 //! `cp.async`.
 
+use super::address::space_number;
 use super::context::{Context, Result};
 use super::ir::{Class, Field};
 use super::lowering::Lowering;
 use super::ty::Ty;
 use crate::exec::lanes::Select;
+use crate::exec::mbarrier::CopyArrive;
 use crate::exec::{FULL, NO_SLOT, copy, pick, pick_compact};
 use crate::ptx::ast::{Operand, Space};
 
@@ -27,6 +29,9 @@ impl Lowering<'_> {
             let fields = [raw(0), raw(0), raw(0), raw(0), raw(left), raw(0)];
             self.emit(at, pick_compact::<copy::CopyWait>(), fields);
             return Ok(());
+        }
+        if at.take("mbarrier") {
+            return self.copy_arrive(at);
         }
         let only_cg = match at.take_one(&["ca", "cg"]) {
             Some(which) => which == 1,
@@ -79,6 +84,32 @@ impl Lowering<'_> {
         let fields = [raw(0), Field::Use(to.base), Field::Use(from.base), have, raw(0), raw(0)];
         let run = pick_compact::<copy::CpAsync>();
         self.emit_extra(at, run, fields, extra.into_iter().map(raw).collect());
+        Ok(())
+    }
+
+    /// `cp.async.mbarrier.arrive`.
+    fn copy_arrive(&mut self, at: &mut Context<'_>) -> Result<()> {
+        self.since(at, 80)?;
+        let raw = Field::Raw;
+        if !at.take("arrive") {
+            return Err(at.unsupported("only `cp.async.mbarrier.arrive` is available"));
+        }
+        let expect = !at.take("noinc");
+        let space = self.space(at);
+        if at.ty()? != Ty::B64 {
+            return Err(at.unsupported("it takes `.b64`"));
+        }
+        let [address] = at.operands()?;
+        let address = self.address(at, address, space)?;
+        let fields = [
+            raw(0),
+            Field::Use(address.base),
+            raw(address.wide.into()),
+            raw(address.offset),
+            raw(expect.into()),
+            raw(space_number(address.space)),
+        ];
+        self.emit(at, pick_compact::<CopyArrive>(), fields);
         Ok(())
     }
 }

@@ -61,14 +61,8 @@ impl Lowering<'_> {
             Some(right) => right as u32,
             None => return Err(at.unsupported("it needs `.l` or `.r`")),
         };
-        let clamp = match at.take_one(&["wrap", "clamp"]) {
-            Some(clamp) => clamp as u32,
-            None => return Err(at.unsupported("it needs `.wrap` or `.clamp`")),
-        };
-        let ty = at.ty()?;
-        if ty.bits != 32 {
-            return Err(at.unsupported("it takes `.b32`"));
-        }
+        let clamp = clamp(at)?;
+        let ty = narrow(at)?;
         let run = pick_compact::<Map3<alu::Shf>>();
         self.apply(at, run, ty, &[ty, ty, Ty::U32], right | clamp << 1)
     }
@@ -90,6 +84,27 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    pub(super) fn bmsk(&mut self, at: &mut Context<'_>) -> Result<()> {
+        let clamp = clamp(at)?;
+        let ty = narrow(at)?;
+        self.apply(at, pick_compact::<Map2<alu::Bmsk>>(), ty, &[ty, ty], clamp)
+    }
+
+    pub(super) fn szext(&mut self, at: &mut Context<'_>) -> Result<()> {
+        let clamp = clamp(at)?;
+        let ty = narrow(at)?;
+        let run = match ty.signed() {
+            true => pick_compact::<Map2<alu::SzExt<i32>>>(),
+            false => pick_compact::<Map2<alu::SzExt<u32>>>(),
+        };
+        self.apply(at, run, ty, &[ty, Ty::U32], clamp)
+    }
+
+    pub(super) fn fns(&mut self, at: &mut Context<'_>) -> Result<()> {
+        let ty = narrow(at)?;
+        self.apply(at, pick_compact::<Map3<alu::Fns>>(), ty, &[ty, ty, ty], 0)
+    }
+
     pub(super) fn lop3(&mut self, at: &mut Context<'_>) -> Result<()> {
         let ty = at.ty()?;
         let [d, a, b, c, table] = at.operands()?;
@@ -105,4 +120,21 @@ impl Lowering<'_> {
         self.emit(at, run, fields(d, &sources, table as u32));
         Ok(())
     }
+}
+
+/// Claims whether amounts are clamped or wrap.
+fn clamp(at: &mut Context<'_>) -> Result<u32> {
+    match at.take_one(&["wrap", "clamp"]) {
+        Some(clamp) => Ok(clamp as u32),
+        None => Err(at.unsupported("it needs `.wrap` or `.clamp`")),
+    }
+}
+
+/// Claims an integer type of 32 bits.
+fn narrow(at: &mut Context<'_>) -> Result<Ty> {
+    let ty = at.ty()?;
+    if ty.bits != 32 || !ty.is_int() {
+        return Err(at.unsupported("it takes 32 bits"));
+    }
+    Ok(ty)
 }

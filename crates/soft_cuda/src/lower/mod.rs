@@ -37,6 +37,7 @@ mod shared;
 mod subword;
 mod tiles;
 mod ty;
+mod video;
 mod wgmma;
 
 use self::encode::{Body, Encoder};

@@ -35,7 +35,10 @@ macro_rules! pick_float {
                 $map<$crate::exec::float::Plain<$crate::exec::float::$f<f32>>>,
             >($path)),
             (32, _) => Some($crate::exec::pick_compact::<$map<$crate::exec::float::$f<f32>>>()),
-            (64, _) => Some($crate::exec::pick::<$map<$crate::exec::float::$f<f64>>>($path)),
+            (64, 0) => Some($crate::exec::pick::<
+                $map<$crate::exec::float::Plain<$crate::exec::float::$f<f64>>>,
+            >($path)),
+            (64, _) => Some($crate::exec::pick_compact::<$map<$crate::exec::float::$f<f64>>>()),
             _ => None,
         }
     };

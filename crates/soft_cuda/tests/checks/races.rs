@@ -186,7 +186,7 @@ BUG| xor.b32 %r11, %r1, 32; add.u32 %r11, %r3, %r11; ld.shared.u8 %h2, [%r11];
     },
 ];
 
-pub const MBARRIERS: [Twin; 6] = [
+pub const MBARRIERS: [Twin; 8] = [
     Twin {
         name: "a consumer that does not wait for the bulk copy",
         found: RACE,
@@ -241,6 +241,33 @@ WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r6], 0; @!%p2 bra WAIT;
   mbarrier.arrive.expect_tx.shared.b64 _, [%r5], 384;
   cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd1], 384, [%r5];
 END:",
+    },
+    Twin {
+        name: "no wait for the mbarrier that copies arrive at",
+        found: RACE,
+        threads: 64,
+        blocks: 1,
+        body: "  @!%p1 bra INIT; mbarrier.init.shared.b64 [%r5], 64;
+INIT: bar.sync 0; cp.async.ca.shared.global [%r4], [%rd3], 4;
+  cp.async.mbarrier.arrive.noinc.shared.b64 [%r5];
+FIX| WAIT: mbarrier.test_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra WAIT;
+  xor.b32 %r10, %r1, 32; mad.lo.u32 %r11, %r10, 4, %r3;
+  ld.shared.b32 %r12, [%r11]; st.global.b32 [%rd4], %r12;",
+    },
+    Twin {
+        name: "a wait for the copies of another stage",
+        found: RACE,
+        threads: 64,
+        blocks: 1,
+        body: "  @!%p1 bra INIT; mbarrier.init.shared.b64 [%r5], 64; mbarrier.init.shared.b64 [%r6], 128;
+INIT: bar.sync 0; cp.async.ca.shared.global [%r4], [%rd3], 4;
+  cp.async.mbarrier.arrive.noinc.shared.b64 [%r5];
+  cp.async.ca.shared.global [%r4+1024], [%rd3], 4;
+  cp.async.mbarrier.arrive.shared.b64 [%r6]; mbarrier.arrive.shared.b64 _, [%r6], 2;
+WAIT: mbarrier.test_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra WAIT;
+FIX| AGAIN: mbarrier.test_wait.parity.shared.b64 %p2, [%r6], 0; @!%p2 bra AGAIN;
+  xor.b32 %r10, %r1, 32; mad.lo.u32 %r11, %r10, 4, %r3;
+  ld.shared.b32 %r12, [%r11+1024]; st.global.b32 [%rd4], %r12;",
     },
     Twin {
         name: "a relaxed arrival",

@@ -118,6 +118,21 @@ fn carries() {
 }
 
 #[test]
+fn the_carry_of_a_difference_says_that_nothing_was_borrowed() {
+    // As an H200 does.
+    for (code, want) in [
+        ("sub.cc.u32 %r5, 0, 1; addc.u32 %r10, 0, 0;", 0),
+        ("sub.cc.u32 %r5, 1, 0; addc.u32 %r10, 0, 0;", 1),
+        ("sub.cc.u32 %r5, 0, 1; subc.u32 %r10, 5, 0;", 4),
+        ("add.cc.u32 %r5, -1, 1; subc.u32 %r10, 5, 0;", 5),
+        ("add.cc.u32 %r5, 0, 1; subc.u32 %r10, 5, 0;", 4),
+        ("add.cc.u32 %r5, -1, 1; addc.u32 %r10, 0, 0;", 1),
+    ] {
+        assert_eq!(op3(code, &[[0; 3]]), [want], "{code}");
+    }
+}
+
+#[test]
 fn integers_saturate_to_one() {
     for source in ["u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"] {
         for (value, one) in [(2i64, true), (1, true), (0, false), (-3, source.starts_with('u'))] {

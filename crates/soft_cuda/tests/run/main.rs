@@ -1,6 +1,7 @@
 //! Runs small kernels on every instruction-set path and compares the bits.
 
 mod arithmetic;
+mod arrivals;
 mod barriers;
 mod bulk;
 mod calls;
@@ -15,6 +16,7 @@ mod integers;
 mod limits;
 mod loading;
 mod memory;
+mod operations;
 mod pipeline;
 mod straight;
 mod subword;
