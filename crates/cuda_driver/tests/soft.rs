@@ -64,10 +64,14 @@ fn attributes() {
     assert_eq!(attribute(DeviceAttribute::MaxSharedMemoryPerBlock), 49_152);
     assert_eq!(attribute(DeviceAttribute::WarpSize), 32);
     assert_eq!(attribute(DeviceAttribute::ManagedMemory), 0);
+    // There is no function for pools.
+    assert_eq!(attribute(DeviceAttribute::MemoryPoolsSupported), 0);
     let sms = cuda_driver::soft::device().config().sm_count;
     assert_eq!(attribute(DeviceAttribute::MultiprocessorCount), sms as i32);
 
     let raw_device = sys::CUdevice(device.as_raw());
+    assert_eq!(raw_device.0, cuda_driver::soft_ordinal() as i32);
+    assert_eq!(Device::get_device(u32::MAX >> 1).map(|_| ()), Err(CudaError::InvalidDevice));
     let mut value = 0;
     let mut query =
         // SAFETY: `value` outlives the call.

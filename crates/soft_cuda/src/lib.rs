@@ -87,6 +87,8 @@
 //! - An `mbarrier` that is waited for in a loop costs no time here: the loop runs
 //!   on when a phase is complete. If nobody in the block can go on, that is a
 //!   deadlock, and the fault says what each wait lacks.
+//! - A module loads if its declarations can be read. What is wrong in a function, or not known
+//!   there, is an error of the kernels that may call it: [`Module::kernel`].
 //! - A kernel may use what its `.target` has, and as many bytes of parameters as that
 //!   and its `.version` allow. Which target a device runs is for its user to say: see
 //!   [`Module::target`].
@@ -105,9 +107,9 @@
 //! - The blocks of a cluster (`.reqnctapercluster`, up to [`MAX_CLUSTER`] blocks) run together, on one
 //!   host thread: they may wait for each other. To access the shared memory of a block that has
 //!   exited is a fault.
-//! - Loading takes time and memory in proportion to the text, but for functions, which are
-//!   decoded for each kernel that may call them, and for registers that live across many
-//!   labels; both have limits, far from what compilers write.
+//! - Loading takes time and memory in proportion to the text. A kernel is decoded when it is asked
+//!   for, in time that is in proportion to it and the functions that it may call, but for registers
+//!   that live across many labels; they have a limit, far from what compilers write.
 //! - A thread's stack is as deep as its calls, where that is known before; 16 KiB where
 //!   functions call themselves or are called by their address.
 //! - `vprintf` prints to stdout when the launch is over, block by block ([`Device::print_to`]).
@@ -193,12 +195,12 @@ use ptx_syntax as ptx;
 
 pub use checks::{Checks, Schedule, UnknownSetting};
 pub use device::{Config, Device, Isa, Progress};
-pub use error::{LoadError, MemoryCall, MemoryError, Place};
+pub use error::{KernelError, LoadError, MemoryCall, MemoryError, Place};
 pub use fault::{Access, AddressSpace, Earlier, Fault, FaultKind, Waiting};
 pub use findings::{Finding, Findings};
 pub use kernel::{
     Kernel, LaunchConfig, MAX_BLOCK, MAX_CLUSTER, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED,
-    MAX_THREADS_PER_BLOCK, Param,
+    MAX_THREADS_PER_BLOCK, Param, REGISTERS_PER_SM,
 };
 pub use launch::LaunchReport;
 pub use launch_error::{InvalidLaunch, LaunchError};

@@ -15,6 +15,7 @@ mod integers;
 mod limits;
 mod loading;
 mod memory;
+mod passing;
 mod pipeline;
 mod straight;
 mod tensor;
