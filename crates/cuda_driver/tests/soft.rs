@@ -64,8 +64,6 @@ fn attributes() {
     assert_eq!(attribute(DeviceAttribute::MaxSharedMemoryPerBlock), 49_152);
     assert_eq!(attribute(DeviceAttribute::WarpSize), 32);
     assert_eq!(attribute(DeviceAttribute::ManagedMemory), 0);
-    // There is no function for pools.
-    assert_eq!(attribute(DeviceAttribute::MemoryPoolsSupported), 0);
     let sms = cuda_driver::soft::device().config().sm_count;
     assert_eq!(attribute(DeviceAttribute::MultiprocessorCount), sms as i32);
 
@@ -79,6 +77,8 @@ fn attributes() {
             .ok()
             .map(|()| value);
     assert_eq!(query(sys::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN), Ok(232_448));
+    // MEMORY_POOLS_SUPPORTED: there is no function for them.
+    assert_eq!(query(115), Ok(0));
     assert_eq!(query(0), Err(CUresult::CUDA_ERROR_INVALID_VALUE));
     assert_eq!(query(100_000), Err(CUresult::CUDA_ERROR_INVALID_VALUE));
 }
