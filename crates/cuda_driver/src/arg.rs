@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::mem::MaybeUninit;
 
+use crate::gpu;
 use crate::types::{
     CU_DEVICE_CPU, CUarray, CUcontext, CUdevice, CUdeviceptr, CUevent, CUexternalMemory,
     CUfunction, CUgraph, CUgraphExec, CUgraphNode, CUhostFn, CUlinkState, CUmodule,
@@ -13,10 +14,6 @@ use crate::types::{
 /// `soft_cuda` for its addresses. Real pointers have 47 bits, and more only for a
 /// process that asks for them.
 const SOFT_TAG: u64 = 0x0050;
-
-/// The `CUdevice`s of the software device's models, in the order of their ordinals;
-/// a driver's are small ordinals.
-pub(crate) const SOFT_DEVICES: [CUdevice; 2] = [CUdevice(0x0050_0000), CUdevice(0x0050_0001)];
 
 /// Whether a handle or an address belongs to the software device.
 pub(crate) const fn is_soft(bits: u64) -> bool {
@@ -128,7 +125,7 @@ impl Arg for CUdevice {
     fn side(self) -> Side {
         match self {
             CU_DEVICE_CPU => Side::Any,
-            device if SOFT_DEVICES.contains(&device) => Side::Soft,
+            CUdevice(ordinal) if ordinal >= gpu::device_count() => Side::Soft,
             _ => Side::Gpu,
         }
     }

@@ -17,6 +17,9 @@ const LIBRARY: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
 /// functions, and newer ones hand out this version's forms on request.
 const API_VERSION: c_int = 11040;
 
+/// More GPUs than any machine has.
+const MAX_DEVICES: c_int = 1 << 16;
+
 /// Why there is no GPU to use, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -77,7 +80,7 @@ pub(crate) struct Driver {
     library: Library,
     /// The driver's own look-up, in its first form (since CUDA 11.3).
     get_proc_address: Option<GetProcAddress>,
-    devices: u32,
+    devices: c_int,
 }
 
 type GetProcAddress = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64) -> CUresult;
@@ -93,11 +96,12 @@ pub(crate) fn is_available() -> bool {
     driver().is_ok()
 }
 
-impl Driver {
-    pub(crate) fn device_count(&self) -> u32 {
-        self.devices
-    }
+/// How many GPUs there are, which have the first ordinals.
+pub(crate) fn device_count() -> c_int {
+    driver().map_or(0, |driver| driver.devices)
+}
 
+impl Driver {
     fn load() -> Result<Self, GpuUnavailable> {
         // SAFETY: loading the driver runs its initialisers, which it is made for.
         // libloading opens it without RTLD_GLOBAL, so its symbols stay apart from
@@ -138,10 +142,10 @@ impl Driver {
             )
         };
         started("cuDeviceGetCount", code)?;
-        let devices = match u32::try_from(devices) {
-            Ok(devices) if devices > 0 => devices,
-            _ => return Err(GpuUnavailable::NoDevice),
-        };
+        // The software device has ordinals after them.
+        if !(1..=MAX_DEVICES).contains(&devices) {
+            return Err(GpuUnavailable::NoDevice);
+        }
 
         let get_proc_address = exported(&library, c"cuGetProcAddress").map(|entry| {
             // SAFETY: under this exact name the driver exports the form with four

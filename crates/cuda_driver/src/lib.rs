@@ -22,7 +22,8 @@
 //!
 //! One rule for every function. A call with a handle or a device address goes to
 //! the device that the handle belongs to: the software device's handles and
-//! addresses carry a tag in their upper 16 bits that no real pointer has. A call
+//! addresses carry a tag in their upper 16 bits that no real pointer has, and a `CUdevice`
+//! is an ordinal. A call
 //! without one goes to the calling thread's current context. A call that mixes
 //! the two kinds, such as a copy between a GPU address and a software address,
 //! answers `CUDA_ERROR_INVALID_VALUE`: copy through host memory instead.
@@ -37,8 +38,9 @@
 //! | `global`, `contexts` | functions that look into a structure, or work on both kinds of context |
 //! | [`soft`] | the software device's answers |
 //! | `route`, `stack`, `ordinals`, `init` | which device a call goes to: arguments, the thread's contexts, ordinals |
+//! | `arg` | what an argument tells |
 //! | `gpu` | the NVIDIA driver, loaded and called by name |
-//! | `types`, `codes`, `last_error`, `arg` | types and result codes, the text of a failure, what an argument tells |
+//! | `types`, `codes`, `last_error` | types and result codes, the text of a failure |
 //!
 //! # What the software device leaves out
 //!
@@ -49,6 +51,11 @@
 //! succeeds, and every later call in that context returns the error until the
 //! context is gone. [`soft::last_fault`] has the full text. A kernel with a loop
 //! without end runs until [`soft::configure`] has set a budget of instructions.
+//!
+//! A module loads if its declarations can be read, also with a kernel that the device does not
+//! run. `cuModuleGetFunction` answers `CUDA_ERROR_INVALID_PTX` for such a kernel, and
+//! [`last_error()`] names the line and what is missing. `CU_FUNC_ATTRIBUTE_NUM_REGS` is an estimate
+//! ([`Kernel::registers`](soft_cuda::Kernel::registers)), which occupancy depends on.
 //!
 //! # Checks
 //!

@@ -2,11 +2,14 @@
 
 use std::ffi::c_int;
 
-use crate::arg::{Out, SOFT_DEVICES};
+use crate::arg::Out;
 use crate::codes::Answer;
 use crate::gpu::{self, GpuUnavailable, forward};
 use crate::init::initialised;
 use crate::types::{CUdevice, CUresult};
+
+/// Models of the software device.
+pub(crate) const SOFT_DEVICES: c_int = 2;
 
 /// The number of GPUs, or why there are none.
 ///
@@ -14,13 +17,13 @@ use crate::types::{CUdevice, CUresult};
 ///
 /// [`GpuUnavailable`] when there is no usable driver or no visible GPU.
 pub fn gpu_count() -> Result<u32, GpuUnavailable> {
-    gpu::driver().map(gpu::Driver::device_count).map_err(Clone::clone)
+    gpu::driver().map(|_| soft_ordinal()).map_err(Clone::clone)
 }
 
 /// The device ordinal of the software device of compute capability 8.0: one past the
 /// last GPU.
 pub fn soft_ordinal() -> u32 {
-    gpu::driver().map_or(0, gpu::Driver::device_count)
+    gpu::device_count().unsigned_abs()
 }
 
 /// The device ordinal of the software device of compute capability 9.0: the last one.
@@ -30,25 +33,19 @@ pub fn soft_sm90_ordinal() -> u32 {
 
 pub(crate) fn device_count(out: Out<c_int>) -> Answer {
     initialised()?;
-    out.set(first_soft_ordinal() + SOFT_DEVICES.len() as c_int)
+    out.set(gpu::device_count() + SOFT_DEVICES)
 }
 
 pub(crate) fn device(out: Out<CUdevice>, ordinal: c_int) -> Answer {
     initialised()?;
-    let after_gpus = ordinal.saturating_sub(first_soft_ordinal());
-    if let Ok(after_gpus) = usize::try_from(after_gpus) {
-        let device = SOFT_DEVICES.get(after_gpus).ok_or(CUresult::CUDA_ERROR_INVALID_DEVICE)?;
-        return out.set(*device);
+    let gpus = gpu::device_count();
+    if (gpus..gpus + SOFT_DEVICES).contains(&ordinal) {
+        return out.set(CUdevice(ordinal));
     }
-    if ordinal < 0 {
+    if !(0..gpus).contains(&ordinal) {
         return Err(CUresult::CUDA_ERROR_INVALID_DEVICE);
     }
     let device = out.as_ptr();
     // SAFETY: `device` is the caller's place for the handle.
     unsafe { forward!(cuDeviceGet(device: *mut CUdevice, ordinal: c_int)) }
-}
-
-fn first_soft_ordinal() -> c_int {
-    const LAST: c_int = c_int::MAX - SOFT_DEVICES.len() as c_int;
-    c_int::try_from(soft_ordinal()).map_or(LAST, |ordinal| ordinal.min(LAST))
 }

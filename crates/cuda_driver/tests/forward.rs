@@ -117,6 +117,9 @@ fn child_with_a_driver() {
 fn ordinals() {
     assert_eq!(gpu_count(), Ok(2));
     cust::init(cust::CudaFlags::empty()).unwrap();
+    for (ordinal, device) in (0..).zip(Device::devices().unwrap()) {
+        assert_eq!(device.unwrap().as_raw(), ordinal);
+    }
     let names: Vec<_> =
         Device::devices().unwrap().map(|device| device.unwrap().name().unwrap()).collect();
     assert_eq!(

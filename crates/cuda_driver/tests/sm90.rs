@@ -7,6 +7,7 @@ use std::sync::{Barrier, Mutex};
 use cuda_driver::sys::{self, CUresult, CUtensorMap};
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device, DeviceAttribute};
+use cust::error::CudaError;
 use cust::launch;
 use cust::memory::{CopyDestination, DeviceBuffer, DeviceCopy};
 use cust::module::Module;
@@ -284,4 +285,77 @@ fn what_the_encoder_refuses() {
     let (_device, _context) = open(cuda_driver::soft_ordinal());
     assert_eq!(good.encode().err(), Some(CUresult::CUDA_ERROR_NOT_SUPPORTED));
     assert!(cuda_driver::last_error().unwrap().contains("use the one of 9.0"));
+}
+
+#[test]
+fn clusters_that_a_kernel_and_a_launch_ask_for() {
+    let _one = ONE_AT_A_TIME.lock();
+    let (_device, _context) = open(cuda_driver::soft_sm90_ordinal());
+    let kernel =
+        |name: &str, directives: &str| format!(".entry {name}()\n{directives}\n{{ ret; }}\n");
+    let text = ".version 7.8\n.target sm_90\n.address_size 64\n".to_owned()
+        + &kernel("both", ".explicitcluster\n.reqnctapercluster 2, 1, 1")
+        + &kernel("explicit", ".explicitcluster")
+        + &kernel("most", ".maxclusterrank 4")
+        + &kernel("any", "");
+    let module = Module::from_ptx(text, &[]).unwrap();
+    let stream = Stream::new(StreamFlags::DEFAULT, None).unwrap();
+    let get = |function: sys::CUfunction, attribute| {
+        let mut value = -1;
+        // SAFETY: the function is alive, and so is `value`.
+        unsafe { sys::cuFuncGetAttribute(&mut value, attribute, function) }.ok().unwrap();
+        value
+    };
+    let launch = |function, cluster: u8| {
+        let mut value = [0; 64];
+        for axis in [0, 4, 8] {
+            value[axis] = if axis == 0 { cluster } else { 1 };
+        }
+        let id = sys::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+        let mut attribute = sys::CUlaunchAttribute { id, pad: [0; 4], value };
+        let config = sys::CUlaunchConfig {
+            grid_dim_x: 16,
+            grid_dim_y: 1,
+            grid_dim_z: 1,
+            block_dim_x: 32,
+            block_dim_y: 1,
+            block_dim_z: 1,
+            shared_mem_bytes: 0,
+            stream: sys::CUstream::NULL,
+            attrs: &mut attribute,
+            num_attrs: (cluster > 0).into(),
+        };
+        let none = std::ptr::null_mut();
+        // SAFETY: the kernels take no parameters, and the attribute outlives the call.
+        unsafe { sys::cuLaunchKernelEx(&config, function, none, none) }.ok()
+    };
+    let refused = Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+    // What each attribute says of it, and the clusters that it may be launched with; 0 for none.
+    for (name, attributes, clusters) in [
+        ("both", [1, 2, 1, 1], &[0, 2][..]),
+        ("explicit", [1, 0, 0, 0], &[1, 2, 8]),
+        ("most", [0; 4], &[0, 1, 4]),
+        ("any", [0; 4], &[0, 1, 8]),
+    ] {
+        let function = module.get_function(name).unwrap();
+        let raw = sys::CUfunction::from(function.to_raw());
+        let first = sys::CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET;
+        assert_eq!([0, 1, 2, 3].map(|n| get(raw, first + n)), attributes, "{name}");
+        for &cluster in clusters {
+            assert_eq!(launch(raw, cluster), Ok(()), "{name} {cluster}");
+        }
+        let non_portable = sys::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
+        assert!(launch(raw, 16).is_err(), "{name}");
+        // SAFETY: the function is alive.
+        unsafe { sys::cuFuncSetAttribute(raw, non_portable, 1) }.ok().unwrap();
+        assert_eq!(get(raw, non_portable), 1);
+        assert_eq!(launch(raw, 16).is_ok(), ["explicit", "any"].contains(&name), "{name}");
+    }
+    // SAFETY: the kernel takes no parameters.
+    let without = unsafe { launch!(module.explicit<<<16, 32, 0, stream>>>()) };
+    assert_eq!(without, Err(CudaError::InvalidValue));
+    let said = cuda_driver::last_error().unwrap();
+    assert!(said.contains("how many blocks a cluster has"), "{said}");
+    let explicit = module.get_function("explicit").unwrap();
+    assert_eq!(launch(sys::CUfunction::from(explicit.to_raw()), 0), refused);
 }

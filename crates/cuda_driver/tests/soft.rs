@@ -68,6 +68,8 @@ fn attributes() {
     assert_eq!(attribute(DeviceAttribute::MultiprocessorCount), sms as i32);
 
     let raw_device = sys::CUdevice(device.as_raw());
+    assert_eq!(raw_device.0, cuda_driver::soft_ordinal() as i32);
+    assert_eq!(Device::get_device(u32::MAX >> 1).map(|_| ()), Err(CudaError::InvalidDevice));
     let mut value = 0;
     let mut query =
         // SAFETY: `value` outlives the call.
@@ -75,6 +77,8 @@ fn attributes() {
             .ok()
             .map(|()| value);
     assert_eq!(query(sys::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN), Ok(232_448));
+    // MEMORY_POOLS_SUPPORTED: there is no function for them.
+    assert_eq!(query(115), Ok(0));
     assert_eq!(query(0), Err(CUresult::CUDA_ERROR_INVALID_VALUE));
     assert_eq!(query(100_000), Err(CUresult::CUDA_ERROR_INVALID_VALUE));
 }

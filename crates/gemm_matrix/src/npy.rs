@@ -257,6 +257,28 @@ mod tests {
     }
 
     #[test]
+    fn types_in_other_spellings() {
+        // What numpy.dtype makes float32 and float16 of, on a little-endian host.
+        let spellings = [
+            (Element::F32, ["<f4", "=f4", "|f4", "f4", "<f", "=f", "f", "float32", "single"]),
+            (Element::F16, ["<f2", "=f2", "|f2", "f2", "<e", "=e", "e", "float16", "half"]),
+        ];
+        for (element, all) in spellings {
+            for descr in all {
+                let text = format!(
+                    "{{u'descr': u'{descr}', u'fortran_order': False, U'shape': (3L, 4L), }}"
+                );
+                let expected = Header { rows: 3, cols: 4, fortran_order: false, element };
+                assert_eq!(header(&text).unwrap(), expected, "{descr}");
+            }
+        }
+        for descr in [">f4", "!f4", "f8", "float", "float64", "<float32", "F4", "u<f4", "4f", ""] {
+            let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': (3, 4), }}");
+            assert!(matches!(header(&text), Err(NpyError::Dtype { .. })), "{descr}");
+        }
+    }
+
+    #[test]
     fn versions_two_and_three_have_longer_lengths() {
         for major in [2, 3] {
             let text = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1), }\n";

@@ -1,5 +1,10 @@
 //! The syntax tree of a PTX module.
 
+use crate::error::SyntaxError;
+
+/// The names of a vector's parts, each with its other one.
+pub const LANES: [[&str; 2]; 4] = [["x", "r"], ["y", "g"], ["z", "b"], ["w", "a"]];
+
 /// A whole module.
 #[derive(Debug, Default)]
 pub struct Module {
@@ -14,11 +19,15 @@ pub struct Module {
 }
 
 impl Module {
+    /// The number of the architecture it is written for: 90 for `sm_90a`.
+    pub fn architecture(&self) -> Option<u32> {
+        let number = self.target.strip_prefix("sm_")?;
+        number.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse().ok()
+    }
+
     /// Whether it is written for `sm` or newer.
     pub fn targets(&self, sm: u32) -> bool {
-        let number = self.target.strip_prefix("sm_").unwrap_or_default();
-        let digits = number.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-        digits.parse().is_ok_and(|number: u32| number >= sm)
+        self.architecture().is_some_and(|number| number >= sm)
     }
 }
 
@@ -52,6 +61,8 @@ pub struct Variable {
     pub count: Option<u64>,
     /// Bytes.
     pub align: u64,
+    /// Declared `.reg`, as a parameter of a function may be: a scalar that lies nowhere.
+    pub register: bool,
     /// Declared `.extern`: memory or size comes from elsewhere.
     pub external: bool,
     /// Initial values from the first byte on; what they do not reach is zero.
@@ -71,7 +82,7 @@ pub enum Init {
 }
 
 /// `.entry` or `.func`.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Function {
     /// Its name.
     pub name: String,
@@ -87,10 +98,18 @@ pub struct Function {
     pub required_threads: Option<[u32; 3]>,
     /// `.reqnctapercluster`
     pub required_cluster: Option<[u32; 3]>,
+    /// `.explicitcluster`
+    pub explicit_cluster: bool,
+    /// `.maxclusterrank`
+    pub max_cluster: Option<u32>,
+    /// `.maxnreg`
+    pub max_registers: Option<u32>,
     /// `.minnctapersm`
     pub min_blocks_per_sm: Option<u32>,
-    /// `None` for a declaration.
+    /// `None` for a declaration, and if there is an `error`.
     pub body: Option<Vec<Statement>>,
+    /// What of it cannot be read. Its name and its line are known all the same.
+    pub error: Option<SyntaxError>,
     /// The line it begins in, from 1.
     pub line: u32,
 }
@@ -100,7 +119,7 @@ pub struct Function {
 pub enum Statement {
     /// `name:`, and the line it is in.
     Label(String, u32),
-    /// `.reg .b32 %r<4>;` is `("%r", "b32", Some(4))`.
+    /// `.reg .b32 %r<4>;` is `("%r", "b32", Some(4), 1)`.
     Register {
         /// Its name, without a number.
         name: String,
@@ -108,6 +127,8 @@ pub enum Statement {
         ty: String,
         /// How many there are, with numbers from 0; `None` for one without a number.
         count: Option<u32>,
+        /// Registers of each: more than one in a vector, whose parts are `name.x`, `name.y`, ...
+        lanes: u32,
         /// The line it is in, from 1.
         line: u32,
     },

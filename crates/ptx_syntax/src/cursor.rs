@@ -6,13 +6,33 @@ use crate::lexer::{Token, tokens};
 pub(crate) struct Cursor {
     tokens: Vec<(Token, u32)>,
     pub(crate) at: usize,
+    /// The open scopes' vectors of registers, and what hides them.
+    pub(crate) vectors: Vec<Registers>,
+}
+
+/// A declaration of registers: a name, or what stands in front of the numbers, how many numbers
+/// there are, and of how many parts each register is.
+pub(crate) struct Registers {
+    pub(crate) name: String,
+    pub(crate) count: Option<u32>,
+    pub(crate) lanes: u32,
+}
+
+impl Registers {
+    pub(crate) fn include(&self, name: &str) -> bool {
+        let number = name.strip_prefix(&self.name);
+        number.is_some_and(|number| match self.count {
+            None => number.is_empty(),
+            Some(count) => number.parse().is_ok_and(|number: u32| number < count),
+        })
+    }
 }
 
 pub(crate) type Result<T, E = SyntaxError> = std::result::Result<T, E>;
 
 impl Cursor {
     pub(crate) fn new(text: &str) -> Result<Self> {
-        Ok(Self { tokens: tokens(text)?, at: 0 })
+        Ok(Self { tokens: tokens(text)?, at: 0, vectors: Vec::new() })
     }
 
     pub(crate) fn done(&self) -> bool {
@@ -91,6 +111,20 @@ impl Cursor {
             self.at = at;
             self.error("this number is out of range here")
         })
+    }
+
+    /// Skips what stands between braces, with them.
+    pub(crate) fn skip_braces(&mut self) -> Result<()> {
+        self.expect('{')?;
+        let mut depth = 1;
+        while depth > 0 {
+            if self.done() {
+                return self.error("close this with `}`");
+            }
+            depth += i32::from(self.is('{')) - i32::from(self.is('}'));
+            self.at += 1;
+        }
+        Ok(())
     }
 
     /// Skips the rest of the line the cursor is on.

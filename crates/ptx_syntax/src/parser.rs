@@ -5,10 +5,11 @@ use crate::cursor::{Cursor, Result};
 use crate::error::SyntaxError;
 use crate::lexer::Token;
 
-/// Parses a whole module.
+/// Parses a whole module. A function that cannot be read does not keep others from being read:
+/// its [`error`](Function::error) says why.
 ///
 /// # Errors
-/// A [`SyntaxError`] names the line.
+/// A [`SyntaxError`] names the line, if what cannot be read is not in one function.
 pub fn parse(text: &str) -> Result<Module, SyntaxError> {
     let mut parser = Cursor::new(text)?;
     let mut module = Module::default();
@@ -54,15 +55,10 @@ impl Cursor {
                 }
                 // Debug information.
                 ".section" => {
-                    self.word("a section name")?;
-                    self.expect('{')?;
-                    while !self.is('}') {
-                        if self.done() {
-                            return self.error("close this section with `}`");
-                        }
+                    while !self.done() && !self.is('{') {
                         self.at += 1;
                     }
-                    return self.expect('}');
+                    return self.skip_braces();
                 }
                 ".visible" | ".weak" | ".common" => {}
                 ".extern" => external = true,
@@ -83,40 +79,47 @@ impl Cursor {
     }
 
     fn function(&mut self, entry: bool, line: u32) -> Result<Function> {
-        // `.noreturn` is an attribute in front of the name or after the parameters.
-        let mut returns = Vec::new();
-        if self.is('(') {
-            returns = self.params()?;
+        let start = self.at;
+        let mut function = Function { entry, line, ..Function::default() };
+        if let Err(error) = self.function_parts(&mut function) {
+            self.at = start;
+            function.name = self.function_name().ok_or_else(|| error.clone())?;
+            if !self.skip_function() {
+                return Err(error);
+            }
+            (function.body, function.error) = (None, Some(error));
         }
-        let name = self.word("a function name")?;
-        let params = if self.is('(') { self.params()? } else { Vec::new() };
-        let mut function = Function {
-            name,
-            entry,
-            returns,
-            params,
-            max_threads: None,
-            required_threads: None,
-            required_cluster: None,
-            min_blocks_per_sm: None,
-            body: None,
-            line,
-        };
+        Ok(function)
+    }
+
+    /// What follows `.entry` or `.func`.
+    fn function_parts(&mut self, function: &mut Function) -> Result<()> {
+        if self.is('(') {
+            function.returns = self.params(function.entry)?;
+        }
+        function.name = self.word("a function name")?;
+        if self.is('(') {
+            function.params = self.params(function.entry)?;
+        }
         loop {
             if self.take(';') {
-                return Ok(function);
+                return Ok(());
             }
             if self.is('{') {
                 function.body = Some(self.body()?);
-                return Ok(function);
+                return Ok(());
             }
             match self.word("`{`, `;` or a directive")?.as_str() {
                 ".maxntid" => function.max_threads = Some(self.extents()?),
                 ".reqntid" => function.required_threads = Some(self.extents()?),
                 ".reqnctapercluster" => function.required_cluster = Some(self.extents()?),
+                ".explicitcluster" => function.explicit_cluster = true,
+                ".maxclusterrank" => function.max_cluster = Some(self.unsigned()?),
                 ".minnctapersm" => function.min_blocks_per_sm = Some(self.unsigned()?),
-                ".maxnreg" => {
-                    self.int()?;
+                ".maxnreg" => function.max_registers = Some(self.unsigned()?),
+                // For ptxas alone.
+                ".maxnctapersm" | ".abi_preserve" | ".abi_preserve_control" => {
+                    self.unsigned::<u32>()?;
                 }
                 ".noreturn" => {}
                 ".pragma" => {
@@ -129,6 +132,35 @@ impl Cursor {
                 }
             }
         }
+    }
+
+    /// The name of a function, behind its results.
+    fn function_name(&mut self) -> Option<String> {
+        if self.is('(') {
+            while !self.done() && !self.take(')') {
+                self.at += 1;
+            }
+        }
+        self.word("a function name").ok()
+    }
+
+    /// Skips what follows the name of a function; `false` if another one comes before its end.
+    fn skip_function(&mut self) -> bool {
+        let mut depth = 0;
+        while let Some(token) = self.peek() {
+            match token {
+                Token::Punct('{') => depth += 1,
+                Token::Punct('}') => depth -= 1,
+                Token::Word(word) if matches!(word.as_str(), ".entry" | ".func") => return false,
+                _ => {}
+            }
+            let ends = matches!(token, Token::Punct('}' | ';'));
+            self.at += 1;
+            if depth <= 0 && ends {
+                return depth == 0;
+            }
+        }
+        false
     }
 
     /// `256` or `16, 16` or `8, 8, 4`.
@@ -212,8 +244,23 @@ $L__1:
             (" mov.b32 r, {{a}};", 4),
             ("\n ld.b32 r, [a, b];", 5),
         ] {
-            let text = format!("{HEADER}.entry k() {{{body}\n}}");
-            assert_eq!(line_of(parse(&text).unwrap_err()), line, "{body}");
+            // In a function, the error is the function's.
+            let text = format!("{HEADER}.entry k() {{{body}\n}}\n.entry l() {{ ret; }}");
+            let functions = parse(&text).unwrap().functions;
+            let names: Vec<_> = functions.iter().map(|function| function.name.as_str()).collect();
+            assert_eq!(names, ["k", "l"], "{body}");
+            assert_eq!(functions[0].error.as_ref().map(|error| error.line), Some(line), "{body}");
+            assert!(functions[0].body.is_none(), "{body}");
+            assert!(functions[1].error.is_none() && functions[1].body.is_some(), "{body}");
+        }
+        // Nothing says where the first of these ends.
+        let open = format!("{HEADER}.entry k() {{ add %r1 %r2;\n.entry l() {{ ret; }} }}");
+        assert_eq!(line_of(parse(&open).unwrap_err()), 4);
+        for head in ["(.frob .b32 r) f()", "f(.param .frob p)", "f() .frobnicate 2"] {
+            let text = format!("{HEADER}.func {head} {{ {{ mov.b64 {{a, b}}, c; }} }}\n.func g();");
+            let functions = parse(&text).unwrap().functions;
+            assert_eq!((functions[0].name.as_str(), functions.len()), ("f", 2), "{head}");
+            assert_eq!(functions[0].error.as_ref().map(|error| error.line), Some(4), "{head}");
         }
         assert_eq!(line_of(parse("\n.entry k() { ret;").unwrap_err()), 2);
         assert_eq!(line_of(parse("\n.address_size 32").unwrap_err()), 2);

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Identifiers, directives and opcodes, dots included: `.reg`, `%r1`,
-    /// `ld.global.L1::evict_last.b32`.
+    /// `ld.global.L1::evict_last.b32`. Each directive is one: `.reg.b16` is two.
     Word,
     /// What begins with a digit.
     Number,
@@ -125,6 +125,8 @@ fn first(bytes: &[u8]) -> (Kind, usize) {
             let mut end = 1;
             loop {
                 match &bytes[end..] {
+                    // `.reg.b16` is two directives. Names and opcodes keep their dots.
+                    [b'.', ..] if byte == b'.' => return (Kind::Word, end),
                     [byte, ..] if is_of_word(*byte) || byte.is_ascii_digit() => end += 1,
                     [b':', b':', ..] => end += 2,
                     _ => return (Kind::Word, end),
@@ -178,5 +180,13 @@ mod tests {
             ]
         );
         assert!(lexemes(text).all(|one| text[one.start..one.end()] == *one.text));
+    }
+
+    #[test]
+    fn directives_need_no_space_between_them() {
+        let words = |text| lexemes(text).map(|one| one.text).collect::<Vec<_>>();
+        assert_eq!(words("{.reg.b16 a;"), ["{", ".reg", ".b16", "a", ";"]);
+        assert_eq!(words(".5 .shared.align 8.b8"), [".5", ".shared", ".align", "8.b8"]);
+        assert_eq!(words("ld.shared::cta.b32 %tid.x"), ["ld.shared::cta.b32", "%tid.x"]);
     }
 }

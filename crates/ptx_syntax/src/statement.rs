@@ -1,30 +1,34 @@
 //! Bodies of functions: statements and operands.
 
-use crate::ast::{Instruction, Operand, Statement};
-use crate::cursor::{Cursor, Result};
+use crate::ast::{Instruction, LANES, Operand, Statement};
+use crate::cursor::{Cursor, Registers, Result};
 use crate::lexer::Token;
 
 /// The most registers of one declaration such as `.reg .b32 %r<4>`.
 const MAX_REGISTERS: u32 = 1 << 20;
+/// The most declarations of vectors in the open scopes of a function, which operands are looked up in.
+const MAX_VECTORS: usize = 1 << 10;
 
 impl Cursor {
     /// From its opening brace to its closing one.
     pub(crate) fn body(&mut self) -> Result<Vec<Statement>> {
         self.expect('{')?;
-        let (mut out, mut depth) = (Vec::new(), 1);
+        // How many vectors there were where each scope began.
+        let (mut out, mut open) = (Vec::new(), vec![0]);
+        self.vectors.clear();
         loop {
             let line = self.line();
             match self.peek() {
                 None => return self.error("close this function with `}`"),
                 Some(Token::Punct('{')) => {
                     self.at += 1;
-                    depth += 1;
+                    open.push(self.vectors.len());
                     out.push(Statement::Open);
                 }
                 Some(Token::Punct('}')) => {
                     self.at += 1;
-                    depth -= 1;
-                    if depth == 0 {
+                    self.vectors.truncate(open.pop().unwrap_or(0));
+                    if open.is_empty() {
                         return Ok(out);
                     }
                     out.push(Statement::Close);
@@ -89,9 +93,9 @@ impl Cursor {
             self.expect(';')?;
             return Ok(Statement::BranchTargets { name, labels, line });
         }
-        let returns = if self.is('(') { self.params()? } else { Vec::new() };
+        let returns = if self.is('(') { self.params(false)? } else { Vec::new() };
         self.word("`_`")?;
-        let params = if self.is('(') { self.params()? } else { Vec::new() };
+        let params = if self.is('(') { self.params(false)? } else { Vec::new() };
         if self.peek() == Some(&Token::Word(".noreturn".to_owned())) {
             self.at += 1;
         }
@@ -100,13 +104,21 @@ impl Cursor {
     }
 
     fn registers(&mut self, out: &mut Vec<Statement>, line: u32) -> Result<()> {
-        let ty = self.word("a register type")?;
+        let mut ty = self.word("a register type")?;
+        let lanes = match ty.as_str() {
+            ".v2" => 2,
+            ".v4" => 4,
+            _ => 1,
+        };
+        if lanes > 1 {
+            ty = self.word("a register type")?;
+        }
         let ty = ty.trim_start_matches('.').to_owned();
         loop {
             let name = self.word("a register name")?;
             let count = if self.take('<') {
                 let count: u32 = self.unsigned()?;
-                if count > MAX_REGISTERS {
+                if count > MAX_REGISTERS / lanes {
                     self.at -= 1;
                     return self.error(&format!(
                         "one declaration makes at most {MAX_REGISTERS} registers"
@@ -117,7 +129,16 @@ impl Cursor {
             } else {
                 None
             };
-            out.push(Statement::Register { name, ty: ty.clone(), count, line });
+            let hides = |vector: &Registers| vector.name == name || vector.include(&name);
+            if lanes > 1 || self.vectors.iter().any(hides) {
+                if self.vectors.len() == MAX_VECTORS {
+                    return self.error(&format!(
+                        "a function has at most {MAX_VECTORS} declarations of vectors of registers"
+                    ));
+                }
+                self.vectors.push(Registers { name: name.clone(), count, lanes });
+            }
+            out.push(Statement::Register { name, ty: ty.clone(), count, lanes, line });
             if !self.take(',') {
                 return self.expect(';');
             }
@@ -205,6 +226,13 @@ impl Cursor {
                 let word = self.word("an operand")?;
                 if self.is('+') || self.is('-') {
                     return Ok(Operand::Offset(word, self.offset()?));
+                }
+                let vector = self.vectors.iter().rfind(|registers| registers.include(&word));
+                let lanes = vector.map_or(1, |vector| vector.lanes);
+                if lanes > 1 {
+                    let parts = LANES.iter().take(lanes as usize);
+                    let part = |names: &[&str; 2]| Operand::Name(format!("{word}.{}", names[0]));
+                    return Ok(Operand::Vector(parts.map(part).collect()));
                 }
                 Ok(Operand::Name(word))
             }

@@ -23,6 +23,8 @@ enum ElementKind {
     Float,
     /// Without initial values: half precision, 128 bits.
     Other,
+    /// A handle, whose initial value is a list of properties.
+    Opaque,
 }
 
 impl Scalar {
@@ -42,6 +44,7 @@ impl Scalar {
             "f16" | "bf16" => (ElementKind::Other, 2),
             "f16x2" | "bf16x2" => (ElementKind::Other, 4),
             "b128" => (ElementKind::Other, 16),
+            "texref" | "samplerref" | "surfref" => (ElementKind::Opaque, 8),
             _ => return None,
         };
         Some(Scalar { kind, bytes })
@@ -85,8 +88,8 @@ impl Cursor {
         Ok(())
     }
 
-    /// The list of a function's parameters.
-    pub(crate) fn params(&mut self) -> Result<Vec<Variable>> {
+    /// The list of a function's parameters. Those of a kernel lie in `.param`.
+    pub(crate) fn params(&mut self, entry: bool) -> Result<Vec<Variable>> {
         self.expect('(')?;
         let mut params = Vec::new();
         while !self.take(')') {
@@ -94,20 +97,23 @@ impl Cursor {
                 self.expect(',')?;
             }
             let line = self.line();
-            let word = self.word("`.param`")?;
-            if word != ".param" {
-                self.at -= 1;
-                return self.error("only `.param` parameters are supported");
+            let register = match self.word("`.param`")?.as_str() {
+                ".param" => false,
+                ".reg" if !entry => true,
+                _ => {
+                    self.at -= 1;
+                    return self.error("a parameter is declared with `.param` here");
+                }
+            };
+            let (name, shape) = self.shape(Space::Param, false)?;
+            let fits = shape.lanes == 1 && matches!(shape.scalar.bytes, 4 | 8) && !self.is('[');
+            if register && !fits {
+                return self
+                    .error("a parameter in a register has 32 or 64 bits; use `.param` here");
             }
-            params.push(self.parameter(line)?);
+            params.push(Variable { register, ..self.variable_tail(name, shape, line)? });
         }
         Ok(params)
-    }
-
-    /// A parameter, after its `.param`.
-    fn parameter(&mut self, line: u32) -> Result<Variable> {
-        let (name, shape) = self.shape(Space::Param, false)?;
-        self.variable_tail(name, shape, line)
     }
 
     /// Alignment and type, and the first name after them.
@@ -187,7 +193,9 @@ impl Cursor {
         }
         let mut init = Vec::new();
         let mut count = (!open).then_some(bytes / element);
-        if self.is('=') {
+        if scalar.kind == ElementKind::Opaque && self.take('=') {
+            self.skip_braces()?;
+        } else if self.is('=') {
             if !matches!(space, Space::Global | Space::Const) {
                 return self.error("only `.global` and `.const` variables have initial values");
             }
@@ -200,7 +208,8 @@ impl Cursor {
                 count = Some(rows * (bytes / element));
             }
         }
-        Ok(Variable { name, space, element, count, align, external, init, line })
+        let register = false;
+        Ok(Variable { name, space, element, count, align, register, external, init, line })
     }
 
     /// The value or the braced values of an array of these extents; returns how many

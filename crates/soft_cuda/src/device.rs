@@ -250,12 +250,12 @@ impl Device {
         self.memory.find(address).map(|found| (found.base, found.size))
     }
 
-    /// Loads a PTX module: decodes all its kernels, and allocates and
-    /// initialises its variables.
+    /// Loads a PTX module: allocates and initialises its variables. Its kernels are decoded when
+    /// [`Module::kernel`] is asked for them.
     ///
     /// # Errors
-    /// A [`LoadError`] names the line. Nothing is skipped: an instruction the
-    /// device does not know is an error here, whether or not it would run.
+    /// A [`LoadError`] names the line of what is wrong outside of functions. What is wrong in a
+    /// function is an error of the kernels that may call it.
     pub fn load(&self, ptx: &str) -> Result<Module, LoadError> {
         Module::load(ptx, &self.memory, self.path, self.config.checks)
     }
@@ -276,7 +276,9 @@ impl Device {
         config: LaunchConfig,
         params: &[u8],
     ) -> Result<LaunchReport, LaunchError> {
-        let cluster = kernel.required_cluster.unwrap_or([1; 3]);
+        let cluster = kernel
+            .cluster_for(None)
+            .map_err(|reason| LaunchError::Invalid { kernel: kernel.name.clone(), reason })?;
         self.launch_in_clusters(kernel, config, cluster, params)
     }
 
@@ -342,6 +344,7 @@ impl Device {
             block: config.block,
             cluster,
             shared_bytes,
+            padding: kernel.lowered.padding,
             dynamic_shared: config.dynamic_shared,
             params: &words,
             params_size: params.len() as u32,

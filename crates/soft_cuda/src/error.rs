@@ -15,7 +15,28 @@ pub(crate) fn quoted(text: &str) -> String {
     }
 }
 
-/// Why a PTX module was refused. Every variant names a line of the PTX text.
+/// Why a module gives no kernel.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KernelError {
+    /// There is none of this name.
+    #[error("the module has no kernel named {}", quoted(.name))]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// There is something in the kernel, or in a function that it may call, that the device does
+    /// not know.
+    #[error("{error}{}", .place.as_ref().map(|place| format!(" (from {place})")).unwrap_or_default())]
+    Refused {
+        /// What it is.
+        error: LoadError,
+        /// The line of the source that it comes from, if the PTX says so (`.loc`).
+        place: Option<SourcePlace>,
+    },
+}
+
+/// Why a PTX module or a kernel was refused. Every variant names a line of the PTX text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {

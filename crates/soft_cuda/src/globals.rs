@@ -5,26 +5,50 @@ use std::sync::Arc;
 
 use crate::error::LoadError;
 use crate::memory::Memory;
-use crate::ptx::ast::{Init, Space, Variable};
+use crate::ptx::ast::{Function, Init, Module, Space, Statement, Variable};
 
-/// The module-scope variables, freed when nobody uses them any longer.
+/// The variables of a module in device memory, freed when nobody uses them any longer.
 #[derive(Debug)]
 pub(crate) struct Globals {
     memory: Arc<Memory>,
-    /// Address and bytes.
+    /// Address and bytes of those that the module declares.
     variables: HashMap<String, (u64, u64)>,
+    /// Addresses of those that functions declare, by the places of their declarations on the host.
+    inner: HashMap<usize, u64>,
 }
 
 impl Globals {
-    /// Allocates and initialises those of `variables` that lie in device memory.
-    /// `functions` are the addresses of functions, which initial values may name.
+    /// Allocates and initialises the variables of `module` that lie in device memory.
+    /// `functions` has the addresses of functions, which initial values may name.
     pub(crate) fn place(
         memory: Arc<Memory>,
-        variables: &[Variable],
-        functions: &HashMap<&str, u64>,
+        module: &Module,
+        functions: impl Fn(&str) -> Option<u64>,
     ) -> Result<Globals, LoadError> {
-        let mut globals = Globals { memory, variables: HashMap::new() };
-        globals.fill(variables, functions)?;
+        let mut globals = Globals { memory, variables: HashMap::new(), inner: HashMap::new() };
+        let outer = || module.variables.iter().filter(|variable| in_memory(variable));
+        for variable in outer() {
+            let at = globals.allocate(variable)?;
+            globals.variables.insert(variable.name.clone(), at);
+        }
+        for variable in module.functions.iter().flat_map(declared_in) {
+            let (address, _) = globals.allocate(variable)?;
+            globals.inner.insert(std::ptr::from_ref(variable).addr(), address);
+        }
+        let known =
+            |name: &str| globals.get(name).map(|(address, _)| address).or_else(|| functions(name));
+        for variable in outer() {
+            globals.fill(variable, globals.get(&variable.name).map(|(at, _)| at), known)?;
+        }
+        for function in &module.functions {
+            let mut own = HashMap::new();
+            for variable in declared_in(function) {
+                let address = globals.inner(variable);
+                own.extend(address.map(|address| (variable.name.as_str(), address)));
+                let own = |name: &str| own.get(name).copied().or_else(|| known(name));
+                globals.fill(variable, address, own)?;
+            }
+        }
         Ok(globals)
     }
 
@@ -33,61 +57,76 @@ impl Globals {
         self.variables.get(name).copied()
     }
 
-    fn fill(
-        &mut self,
-        variables: &[Variable],
-        functions: &HashMap<&str, u64>,
-    ) -> Result<(), LoadError> {
-        let in_memory = |v: &&Variable| matches!(v.space, Space::Global | Space::Const);
-        for variable in variables.iter().filter(in_memory) {
-            let (line, name) = (variable.line, variable.name.clone());
-            if variable.external {
-                return Err(LoadError::Undeclared { line, name });
-            }
-            let bytes = variable.element * variable.count.unwrap_or(0);
-            let address = self.memory.alloc("load", bytes.max(1)).map_err(|source| {
-                LoadError::Memory { line, name: name.clone(), source: source.into() }
-            })?;
-            // What has no initial value is zero.
-            if let Some(allocation) = self.memory.find(address) {
-                allocation.mark(address, bytes.max(1));
-            }
-            if self.variables.insert(name.clone(), (address, bytes)).is_some() {
-                return Err(LoadError::Redeclared { line, name });
-            }
+    /// The address of a variable that a function declares.
+    pub(crate) fn inner(&self, variable: &Variable) -> Option<u64> {
+        self.inner.get(&std::ptr::from_ref(variable).addr()).copied()
+    }
+
+    /// Address and bytes of new memory for a variable.
+    fn allocate(&self, variable: &Variable) -> Result<(u64, u64), LoadError> {
+        let (line, name) = (variable.line, variable.name.clone());
+        if variable.external {
+            return Err(LoadError::Undeclared { line, name });
         }
-        for variable in variables.iter().filter(in_memory).filter(|v| !v.init.is_empty()) {
-            let (line, name) = (variable.line, variable.name.clone());
-            let mut bytes = Vec::new();
-            for init in &variable.init {
-                match init {
-                    Init::Bits(bits, size) => {
-                        bytes.extend_from_slice(&bits.to_le_bytes()[..usize::from(*size)]);
-                    }
-                    Init::Address(name, offset) => {
-                        let variable = self.variables.get(name).map(|&(address, _)| address);
-                        let address = variable.or_else(|| functions.get(name.as_str()).copied());
-                        let Some(address) = address else {
-                            return Err(LoadError::Undeclared { line, name: name.clone() });
-                        };
-                        bytes.extend(address.wrapping_add_signed(*offset).to_le_bytes());
-                    }
+        let bytes = variable.element * variable.count.unwrap_or(0);
+        let address = self
+            .memory
+            .alloc("load", bytes.max(1))
+            .map_err(|source| LoadError::Memory { line, name, source: source.into() })?;
+        // What has no initial value is zero.
+        if let Some(allocation) = self.memory.find(address) {
+            allocation.mark(address, bytes.max(1));
+        }
+        Ok((address, bytes))
+    }
+
+    /// Writes the initial values of a variable. `known` has the addresses that they may name.
+    fn fill(
+        &self,
+        variable: &Variable,
+        address: Option<u64>,
+        known: impl Fn(&str) -> Option<u64>,
+    ) -> Result<(), LoadError> {
+        let Some(address) = address.filter(|_| !variable.init.is_empty()) else { return Ok(()) };
+        let (line, name) = (variable.line, variable.name.clone());
+        let mut bytes = Vec::new();
+        for init in &variable.init {
+            match init {
+                Init::Bits(bits, size) => {
+                    bytes.extend_from_slice(&bits.to_le_bytes()[..usize::from(*size)]);
+                }
+                Init::Address(named, offset) => {
+                    let Some(address) = known(named) else {
+                        return Err(LoadError::Undeclared { line, name: named.clone() });
+                    };
+                    bytes.extend(address.wrapping_add_signed(*offset).to_le_bytes());
                 }
             }
-            let Some(&(address, _)) = self.variables.get(&name) else { continue };
-            self.memory.write(address, &bytes).map_err(|source| LoadError::Memory {
-                line,
-                name,
-                source: source.into(),
-            })?;
         }
-        Ok(())
+        self.memory.write(address, &bytes).map_err(|source| LoadError::Memory {
+            line,
+            name,
+            source: source.into(),
+        })
     }
+}
+
+fn in_memory(variable: &Variable) -> bool {
+    matches!(variable.space, Space::Global | Space::Const)
+}
+
+/// The variables in device memory that a function declares.
+fn declared_in(function: &Function) -> impl Iterator<Item = &Variable> {
+    function.body.iter().flatten().filter_map(|statement| match statement {
+        Statement::Variable(variable) => Some(variable).filter(|variable| in_memory(variable)),
+        _ => None,
+    })
 }
 
 impl Drop for Globals {
     fn drop(&mut self) {
-        for &(address, _) in self.variables.values() {
+        let outer = self.variables.values().map(|(address, _)| address);
+        for &address in outer.chain(self.inner.values()) {
             // Someone may have freed it by its address already.
             let _ = self.memory.free("unload", address);
         }

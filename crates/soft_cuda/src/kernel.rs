@@ -20,11 +20,19 @@ pub const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
 /// The largest grid in each dimension.
 pub const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
 /// The most blocks of a cluster.
-pub const MAX_CLUSTER: u32 = 8;
+pub const MAX_CLUSTER: u32 = 16;
 /// The most static shared memory of a block, in bytes.
 pub const MAX_STATIC_SHARED: u32 = 48 << 10;
 /// The most shared memory of a block, static and dynamic together, in bytes.
 pub const MAX_SHARED: u32 = 227 << 10;
+/// 32-bit registers of a multiprocessor.
+pub const REGISTERS_PER_SM: u32 = 64 << 10;
+/// Warps that a multiprocessor holds at a time.
+const MAX_WARPS_PER_SM: u32 = 64;
+/// The fewest and the most registers of a thread, and how many are given at a time.
+const MIN_REGISTERS: u32 = 16;
+const MAX_REGISTERS: u32 = 255;
+const REGISTER_STEP: u32 = 8;
 
 /// How a kernel is launched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,13 +59,16 @@ pub struct Param {
 /// A decoded kernel.
 pub struct Kernel {
     pub(crate) name: String,
+    /// The number of the architecture that its module is written for.
+    pub(crate) architecture: u32,
     pub(crate) params: Vec<Param>,
     pub(crate) max_block: Option<[u32; 3]>,
     pub(crate) required_block: Option<[u32; 3]>,
     pub(crate) required_cluster: Option<[u32; 3]>,
-    /// Whether its target has clusters.
-    pub(crate) has_clusters: bool,
+    pub(crate) explicit_cluster: bool,
+    pub(crate) max_cluster: Option<u32>,
     pub(crate) min_blocks_per_sm: Option<u32>,
+    pub(crate) max_registers: Option<u32>,
     pub(crate) lowered: Lowered,
     /// Keeps the variables that the code refers to by address.
     #[expect(dead_code, reason = "held for its Drop")]
@@ -74,6 +85,12 @@ impl Kernel {
     /// The name in the PTX.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The number of the architecture that its module is written for: 90 for `sm_90a`; 0 if the
+    /// text names none.
+    pub fn architecture(&self) -> u32 {
+        self.architecture
     }
 
     /// The parameters, in order.
@@ -113,9 +130,25 @@ impl Kernel {
         self.required_cluster
     }
 
+    /// `.explicitcluster`: a launch has to say how many blocks a cluster has, unless the PTX does.
+    pub fn needs_clusters(&self) -> bool {
+        self.explicit_cluster
+    }
+
+    /// The blocks of a cluster in a launch that asks for `asked`, or for none.
+    ///
+    /// # Errors
+    /// [`InvalidLaunch::ClusterMissing`] if the kernel is not launched without.
+    pub fn cluster_for(&self, asked: Option<[u32; 3]>) -> Result<[u32; 3], InvalidLaunch> {
+        match asked.or(self.required_cluster) {
+            None if self.explicit_cluster => Err(InvalidLaunch::ClusterMissing),
+            cluster => Ok(cluster.unwrap_or([1; 3])),
+        }
+    }
+
     /// Whether a launch may say how many blocks a cluster has: the PTX does not, and its target has them.
     pub fn takes_clusters(&self) -> bool {
-        self.has_clusters && self.required_cluster.is_none()
+        self.architecture >= 90 && self.required_cluster.is_none()
     }
 
     /// `.maxntid`: the product is the most threads a block may have.
@@ -132,6 +165,22 @@ impl Kernel {
     /// that never live at the same time were merged.
     pub fn warp_register_bytes(&self) -> usize {
         self.lowered.code.register_bytes
+    }
+
+    /// Registers of 32 bits that a thread has: an estimate. It is this device's own count
+    /// ([`warp_register_bytes`](Kernel::warp_register_bytes)), in steps of 8, at least 16 and at most
+    /// 255; ptxas gives a GPU's. As there, the largest block fits a multiprocessor, and as many as
+    /// `.minnctapersm` asks for.
+    pub fn registers(&self) -> u32 {
+        let own = self.lowered.code.register_bytes.div_ceil(4 * LANES);
+        let own = u32::try_from(own).unwrap_or(u32::MAX).clamp(MIN_REGISTERS, MAX_REGISTERS);
+        let warps = self.max_threads().div_ceil(LANES as u32);
+        let wanted = warps.saturating_mul(self.min_blocks_per_sm.unwrap_or(1).max(1));
+        // A multiprocessor has four parts, each with a quarter of the registers.
+        let warps = wanted.min(MAX_WARPS_PER_SM).div_ceil(4);
+        let fit = REGISTERS_PER_SM / 4 / LANES as u32 / warps / REGISTER_STEP * REGISTER_STEP;
+        let asked = self.max_registers.unwrap_or(MAX_REGISTERS).max(MIN_REGISTERS);
+        own.next_multiple_of(REGISTER_STEP).min(fit).min(asked).min(MAX_REGISTERS)
     }
 
     /// Checks a launch, and returns the bytes of shared memory per block.
@@ -152,8 +201,9 @@ impl Kernel {
         let whole = || grid.iter().zip(cluster).all(|(&grid, n)| grid.is_multiple_of(n));
         let expected = self.required_cluster.unwrap_or([1; 3]);
         let is_its_own = cluster == expected || self.takes_clusters();
-        if !(1..=MAX_CLUSTER).contains(&blocks) || !whole() || !is_its_own {
-            return Err(InvalidLaunch::Cluster { grid, cluster, limit: MAX_CLUSTER });
+        let limit = self.max_cluster.unwrap_or(MAX_CLUSTER).min(MAX_CLUSTER);
+        if !(1..=limit).contains(&blocks) || !whole() || !is_its_own {
+            return Err(InvalidLaunch::Cluster { grid, cluster, limit });
         }
         let threads: u64 = block.iter().map(|&n| u64::from(n)).product();
         if outside(block, MAX_BLOCK) || threads > u64::from(MAX_THREADS_PER_BLOCK) {

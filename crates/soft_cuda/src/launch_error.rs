@@ -56,6 +56,9 @@ pub enum InvalidLaunch {
         /// The most blocks of a cluster.
         limit: u32,
     },
+    /// The kernel is launched in clusters alone (`.explicitcluster`).
+    #[error("the launch has to say how many blocks a cluster has; give it that attribute")]
+    ClusterMissing,
     /// The kernel was compiled for exactly one block shape (`.reqntid`).
     #[error("the block is {block:?}, but the kernel requires {required:?}")]
     RequiredBlock {

@@ -37,7 +37,7 @@
 //!
 //! - [`ptx_syntax`] turns text into a syntax tree. It knows PTX's grammar and nothing
 //!   about what instructions mean.
-//! - `lower` turns a kernel of that tree into decoded code, once, at load:
+//! - `lower` turns a kernel of that tree into decoded code, once, when someone asks for it:
 //!   `index` has the module's names and `scopes` the kernel's, `layout` and `shared` place
 //!   its variables, `names` resolves operands, `body` goes through the statements,
 //!   `alu`, `logic`, `compare`, `convert`, `memory`, `atomic`, `copy`, `bulk`, `matrix`,
@@ -61,8 +61,8 @@
 //!
 //! # What holds
 //!
-//! - An instruction or a modifier that is not implemented is refused at load,
-//!   by name and line. None is ever skipped.
+//! - A kernel with an instruction or a modifier that is not implemented is refused when it is
+//!   asked for, by name and line. None is ever skipped.
 //! - All instruction-set paths give the same bits.
 //! - Every access is checked: against the live allocations, against the
 //!   block's shared memory, and for alignment. Addresses are never reused, and
@@ -95,6 +95,8 @@
 //! - An `mbarrier` that is waited for in a loop costs no time here: the loop runs
 //!   on when a phase is complete. If nobody in the block can go on, that is a
 //!   deadlock, and the fault says what each wait lacks.
+//! - A module loads if its declarations can be read. What is wrong in a function, or not known
+//!   there, is an error of the kernels that may call it: [`Module::kernel`].
 //! - A kernel may use what its `.target` has, and as many bytes of parameters as that
 //!   and its `.version` allow. Which target a device runs is for its user to say: see
 //!   [`Module::target`].
@@ -110,12 +112,11 @@
 //!   after some million instructions more: a block that never ends does not hide
 //!   another one's fault. Clusters of blocks share nothing but device memory, so without races
 //!   between them launches are deterministic otherwise.
-//! - The blocks of a cluster (`.reqnctapercluster`, up to [`MAX_CLUSTER`] blocks) run together, on one
-//!   host thread: they may wait for each other. To access the shared memory of a block that has
-//!   exited is a fault.
-//! - Loading takes time and memory in proportion to the text, but for functions, which are
-//!   decoded for each kernel that may call them, and for registers that live across many
-//!   labels; both have limits, far from what compilers write.
+//! - The blocks of a cluster, up to [`MAX_CLUSTER`], run together, on one host thread: they may
+//!   wait for each other. To access the shared memory of a block that has exited is a fault.
+//! - Loading takes time and memory in proportion to the text. A kernel is decoded when it is asked
+//!   for, in time that is in proportion to it and the functions that it may call, but for registers
+//!   that live across many labels; they have a limit, far from what compilers write.
 //! - A thread's stack is as deep as its calls, where that is known before; 16 KiB where
 //!   functions call themselves or are called by their address.
 //! - `vprintf` prints to stdout when the launch is over, block by block ([`Device::print_to`]).
@@ -173,13 +174,11 @@
 //! Simulated time, caches, warp scheduling as a GPU does it: nothing here
 //! predicts speed. Waiting for a block that has not started yet: blocks run to
 //! their end in order of their index, as many at a time as there are cores.
-//! `ex2` and `tanh` in half
-//! precision, textures, surfaces, the driver's functions but `vprintf`, `__assertfail`, `malloc` and `free`,
-//! `multimem`. A grid starts when the one in front of it has ended: what `griddepcontrol` does is known
-//! to the checks alone ([`Device::launch_in_stream`]). Of tensor cores: `wmma`, sparse matrices, and other types than f16, bf16 and tf32.
-//! Of clusters: `st.async` and `red.async`. Of bulk copies: other types than f16, bf16, f32 and TF32, rows shorter than their
-//! swizzle, `im2col`, interleaving, `cp.reduce.async.bulk`, `cp.async.bulk.prefetch`
-//! but of tensors, `tensormap.replace`. Of mbarriers: `arrive_drop` and `pending_count`.
+//! What of the PTX ISA is missing is listed in `ISA.md`. Of the driver's functions there are
+//! `vprintf`, `__assertfail`, `malloc` and `free`. A grid starts when the one in front of it has
+//! ended: what `griddepcontrol` does is known to the checks alone ([`Device::launch_in_stream`]).
+//! Tensor maps have elements of f16, bf16, f32 and TF32, rows as long as their swizzle, and no
+//! interleaving.
 
 mod checks;
 mod device;
@@ -206,12 +205,12 @@ use ptx_syntax as ptx;
 
 pub use checks::{Checks, Schedule, UnknownSetting};
 pub use device::{Config, Device, Isa, Progress};
-pub use error::{LoadError, MemoryCall, MemoryError, Place};
+pub use error::{KernelError, LoadError, MemoryCall, MemoryError, Place};
 pub use fault::{Access, AddressSpace, Earlier, Fault, FaultKind, Waiting};
 pub use findings::{Finding, Findings};
 pub use kernel::{
     Kernel, LaunchConfig, MAX_BLOCK, MAX_CLUSTER, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED,
-    MAX_THREADS_PER_BLOCK, Param,
+    MAX_THREADS_PER_BLOCK, Param, REGISTERS_PER_SM,
 };
 pub use launch::LaunchReport;
 pub use launch_error::{InvalidLaunch, LaunchError};

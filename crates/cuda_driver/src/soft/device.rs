@@ -4,13 +4,17 @@
 
 use std::ffi::{c_char, c_int};
 
-use soft_cuda::{MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED, MAX_THREADS_PER_BLOCK};
+use soft_cuda::{
+    MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED, MAX_THREADS_PER_BLOCK, REGISTERS_PER_SM,
+};
 
 use super::instance::device as the_device;
-use crate::arg::{Out, SOFT_DEVICES};
+use crate::arg::Out;
 use crate::codes::Answer;
 use crate::init;
+use crate::ordinals::{SOFT_DEVICES, soft_ordinal};
 use crate::types::{
+    CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH as CLUSTER_LAUNCH,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as CAPABILITY_MAJOR,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as CAPABILITY_MINOR,
     CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT as MULTIPROCESSOR_COUNT,
@@ -28,18 +32,18 @@ pub(crate) enum Model {
 }
 
 impl Model {
-    /// In the order of [`SOFT_DEVICES`].
-    pub(super) const ALL: [Self; 2] = [Self::Sm80, Self::Sm90];
+    /// In the order of their ordinals.
+    pub(super) const ALL: [Self; SOFT_DEVICES as usize] = [Self::Sm80, Self::Sm90];
 
     /// The model that a `CUdevice` is.
     pub(super) fn of(device: CUdevice) -> Result<Self, CUresult> {
         init::initialised()?;
-        let found = SOFT_DEVICES.iter().zip(Self::ALL).find(|(other, _)| **other == device);
-        found.map(|(_, model)| model).ok_or(CUresult::CUDA_ERROR_INVALID_DEVICE)
+        let found = Self::ALL.into_iter().find(|model| model.device() == device);
+        found.ok_or(CUresult::CUDA_ERROR_INVALID_DEVICE)
     }
 
     pub(super) fn device(self) -> CUdevice {
-        SOFT_DEVICES[self as usize]
+        CUdevice(soft_ordinal().cast_signed() + self as c_int)
     }
 
     fn name(self) -> &'static [u8] {
@@ -93,29 +97,29 @@ const ATTRIBUTES: &[(c_int, c_int)] = &[
     (8, MAX_STATIC_SHARED as c_int),
     (9, 64 << 10), // TOTAL_CONSTANT_MEMORY
     (10, WARP_SIZE as c_int),
-    (11, c_int::MAX), // MAX_PITCH
-    (12, 64 << 10),   // MAX_REGISTERS_PER_BLOCK
-    (13, 1_410_000),  // CLOCK_RATE
-    (14, 512),        // TEXTURE_ALIGNMENT
-    (18, 1),          // INTEGRATED: it lives in the host's memory
-    (36, 1_215_000),  // MEMORY_CLOCK_RATE
-    (37, 5120),       // GLOBAL_MEMORY_BUS_WIDTH, bits
-    (38, 40 << 20),   // L2_CACHE_SIZE
+    (11, c_int::MAX),                // MAX_PITCH
+    (12, REGISTERS_PER_SM as c_int), // MAX_REGISTERS_PER_BLOCK
+    (13, 1_410_000),                 // CLOCK_RATE
+    (14, 512),                       // TEXTURE_ALIGNMENT
+    (18, 1),                         // INTEGRATED: it lives in the host's memory
+    (36, 1_215_000),                 // MEMORY_CLOCK_RATE
+    (37, 5120),                      // GLOBAL_MEMORY_BUS_WIDTH, bits
+    (38, 40 << 20),                  // L2_CACHE_SIZE
     (39, MAX_THREADS_PER_SM as c_int),
     (41, 1), // UNIFIED_ADDRESSING
     (79, 1), // GLOBAL_L1_CACHE_SUPPORTED
     (80, 1), // LOCAL_L1_CACHE_SUPPORTED
     (81, SHARED_PER_SM as c_int),
-    (82, 64 << 10), // MAX_REGISTERS_PER_MULTIPROCESSOR
-    (87, 2),        // SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO
+    (82, REGISTERS_PER_SM as c_int), // MAX_REGISTERS_PER_MULTIPROCESSOR
+    (87, 2),                         // SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO
     (97, MAX_SHARED as c_int),
     (106, MAX_BLOCKS_PER_SM as c_int),
     (111, SHARED_RESERVED_PER_BLOCK as c_int),
-    (115, 1), // MEMORY_POOLS_SUPPORTED: cuMemAllocAsync works
 ];
 
 /// One past the last attribute of CUDA 13. Those not in the table are 0: features
-/// and limits of features that this device does not have.
+/// and limits of features that this device does not have, among them `MEMORY_POOLS_SUPPORTED`:
+/// `cuMemAllocAsync` works, but there is no pool to allocate from.
 const END_OF_ATTRIBUTES: c_int = 150;
 
 /// How many multiprocessors the device has.
@@ -129,7 +133,7 @@ pub(crate) fn attribute(value: Out<c_int>, attribute: c_int, device: CUdevice) -
         MULTIPROCESSOR_COUNT => Some(sm_count()),
         CAPABILITY_MAJOR => Some(model.capability() / 10),
         CAPABILITY_MINOR => Some(model.capability() % 10),
-        TENSOR_MAP_ACCESS_SUPPORTED => Some((model == Model::Sm90).into()),
+        TENSOR_MAP_ACCESS_SUPPORTED | CLUSTER_LAUNCH => Some((model == Model::Sm90).into()),
         _ => None,
     };
     if let Some(of_model) = of_model {

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint};
 
-use soft_cuda::MAX_SHARED;
+use soft_cuda::{MAX_CLUSTER, MAX_SHARED, REGISTERS_PER_SM};
 
 use super::device::{
     MAX_BLOCKS_PER_SM, MAX_THREADS_PER_SM, SHARED_PER_SM, SHARED_RESERVED_PER_BLOCK, WARP_SIZE,
@@ -14,12 +14,39 @@ use crate::codes::Answer;
 use crate::last_error::explain;
 use crate::types::{
     CU_FUNC_ATTRIBUTE_BINARY_VERSION, CU_FUNC_ATTRIBUTE_CACHE_MODE_CA,
-    CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
-    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+    CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE,
+    CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET, CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES,
+    CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+    CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
     CU_FUNC_ATTRIBUTE_NUM_REGS, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
-    CU_FUNC_ATTRIBUTE_PTX_VERSION, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, CUfunction,
-    CUoccupancyB2DSize, CUresult,
+    CU_FUNC_ATTRIBUTE_PTX_VERSION, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH,
+    CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH,
+    CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, CUfunction, CUoccupancyB2DSize, CUresult,
 };
+
+/// The most blocks of a cluster, unless a kernel is set to have more.
+const PORTABLE_CLUSTER: u32 = 8;
+/// The last `CUclusterSchedulingPolicy`.
+const MAX_CLUSTER_SCHEDULING: c_int = 2;
+
+impl Function {
+    /// The blocks of a cluster in a launch that asks for `asked`, or for none.
+    pub(super) fn cluster_for(&self, asked: Option<[u32; 3]>) -> Result<[u32; 3], CUresult> {
+        let refused = |text: String| {
+            explain(format!("kernel {} cannot be launched: {text}", self.kernel.name()));
+            CUresult::CUDA_ERROR_INVALID_VALUE
+        };
+        let cluster = self.kernel.cluster_for(asked).map_err(|error| refused(error.to_string()))?;
+        let blocks = cluster.iter().fold(1u32, |blocks, &n| blocks.saturating_mul(n));
+        if blocks > PORTABLE_CLUSTER && !self.non_portable_cluster {
+            return Err(refused(format!(
+                "a cluster has up to {PORTABLE_CLUSTER} blocks, and up to {MAX_CLUSTER} with \
+                 CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED; set that first"
+            )));
+        }
+        Ok(cluster)
+    }
+}
 
 pub(super) fn find(state: &mut State, function: CUfunction) -> Result<&mut Function, CUresult> {
     let unknown = CUresult::CUDA_ERROR_INVALID_HANDLE;
@@ -37,13 +64,22 @@ pub(crate) fn attribute(value: Out<c_int>, attribute: c_int, function: CUfunctio
         CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => function.kernel.max_threads() as c_int,
         CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES => function.kernel.static_shared_bytes() as c_int,
         CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES => function.kernel.local_bytes() as c_int,
-        // Registers are not allocated, since nothing is compiled.
-        CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES
-        | CU_FUNC_ATTRIBUTE_NUM_REGS
-        | CU_FUNC_ATTRIBUTE_CACHE_MODE_CA => 0,
-        CU_FUNC_ATTRIBUTE_PTX_VERSION | CU_FUNC_ATTRIBUTE_BINARY_VERSION => capability,
+        CU_FUNC_ATTRIBUTE_NUM_REGS => function.kernel.registers() as c_int,
+        CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES | CU_FUNC_ATTRIBUTE_CACHE_MODE_CA => 0,
+        // As a GPU has it: the architecture that the PTX is for, and that which runs it.
+        CU_FUNC_ATTRIBUTE_PTX_VERSION => function.kernel.architecture() as c_int,
+        CU_FUNC_ATTRIBUTE_BINARY_VERSION => capability,
         CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES => function.max_dynamic_shared as c_int,
         CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT => function.carveout,
+        CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET => function.kernel.needs_clusters().into(),
+        CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH
+        | CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT
+        | CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH => {
+            let axis = (attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH) as usize;
+            function.kernel.required_cluster().map_or(0, |cluster| cluster[axis] as c_int)
+        }
+        CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED => function.non_portable_cluster.into(),
+        CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE => function.cluster_scheduling,
         _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
     })
 }
@@ -68,6 +104,14 @@ pub(crate) fn set_attribute(function: CUfunction, attribute: c_int, value: c_int
         CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT if (-1..=100).contains(&value) => {
             function.carveout = value;
         }
+        CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED if (0..=1).contains(&value) => {
+            function.non_portable_cluster = value == 1;
+        }
+        CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE
+            if (0..=MAX_CLUSTER_SCHEDULING).contains(&value) =>
+        {
+            function.cluster_scheduling = value;
+        }
         _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
     }
     Ok(())
@@ -83,9 +127,13 @@ pub(crate) fn set_shared_config(function: CUfunction, _config: c_uint) -> Answer
     find(&mut state::lock(), function).map(|_| ())
 }
 
+/// Registers of a thread are given to it in steps of as many.
+const REGISTER_STEP: u32 = 8;
+
 /// What occupancy depends on here.
 struct Demand {
     max_threads: u32,
+    registers: u32,
     static_shared: u64,
 }
 
@@ -94,7 +142,8 @@ impl Demand {
         let mut state = state::lock();
         let function = find(&mut state, function)?;
         let static_shared = function.kernel.static_shared_bytes().into();
-        Ok(Self { max_threads: function.kernel.max_threads(), static_shared })
+        let registers = function.kernel.registers();
+        Ok(Self { max_threads: function.kernel.max_threads(), registers, static_shared })
     }
 
     /// Blocks of `threads` threads, with so much dynamic shared memory, that one
@@ -106,7 +155,10 @@ impl Demand {
         }
         let by_threads = MAX_THREADS_PER_SM / threads.next_multiple_of(WARP_SIZE);
         let by_shared = u64::from(SHARED_PER_SM) / (shared + u64::from(SHARED_RESERVED_PER_BLOCK));
-        MAX_BLOCKS_PER_SM.min(by_threads).min(by_shared as u32)
+        // A multiprocessor has four parts, which have a quarter of the registers and of the warps.
+        let of_warp = self.registers.next_multiple_of(REGISTER_STEP) * WARP_SIZE;
+        let by_registers = REGISTERS_PER_SM / 4 / of_warp * 4 / threads.div_ceil(WARP_SIZE);
+        MAX_BLOCKS_PER_SM.min(by_threads).min(by_shared as u32).min(by_registers)
     }
 }
 

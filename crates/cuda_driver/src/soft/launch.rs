@@ -119,7 +119,7 @@ unsafe fn launch(
     kernel_params: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> Answer {
-    let kernel = {
+    let (kernel, cluster) = {
         let mut state = state::lock();
         let stream_context = state.context_of(stream)?;
         let function = function::find(&mut state, function)?;
@@ -136,11 +136,10 @@ unsafe fn launch(
             ));
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
-        function.kernel.clone()
+        (function.kernel.clone(), function.cluster_for(clusters)?)
     };
     // SAFETY: the caller's contract.
     let params = unsafe { packed_params(&kernel, kernel_params, extra) }?;
-    let cluster = clusters.or(kernel.required_cluster()).unwrap_or([1; 3]);
     submit(stream, &[Work::Launch { kernel, config, cluster, early, params }])
 }
 

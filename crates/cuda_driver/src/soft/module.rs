@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_uint, c_void};
+use std::sync::Arc;
 
-use soft_cuda::{LoadError, MAX_STATIC_SHARED};
+use soft_cuda::{KernelError, LoadError, MAX_STATIC_SHARED};
 
 use super::instance::device;
 use super::state::{self, Function, LoadedModule, State};
@@ -144,7 +145,7 @@ fn load(text: &str) -> Result<CUmodule, Refused> {
     }
     let mut state = state::lock();
     let handle = CUmodule(state.new_handle());
-    let loaded = LoadedModule { context, module, functions: HashMap::new() };
+    let loaded = LoadedModule { context, module: Arc::new(module), functions: HashMap::new() };
     state.modules.insert(handle.bits(), loaded);
     Ok(handle)
 }
@@ -249,8 +250,8 @@ unsafe fn name_text<'a>(name: *const c_char) -> Result<&'a str, CUresult> {
     unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| CUresult::CUDA_ERROR_NOT_FOUND)
 }
 
-/// Finds a kernel. The same kernel has the same handle every time, so attributes
-/// set on it stay.
+/// Finds a kernel, and decodes it, unless someone asked for it before. The same kernel has the
+/// same handle every time, so attributes set on it stay.
 ///
 /// # Safety
 ///
@@ -262,15 +263,19 @@ pub(crate) unsafe fn function(
 ) -> Answer {
     // SAFETY: the caller's contract.
     let name = unsafe { name_text(name) }?;
+    let modules_own = find(&state::lock(), module)?.module.clone();
+    let kernel = modules_own.kernel(name).map_err(|error| {
+        explain(error.to_string());
+        match error {
+            KernelError::Unknown { .. } => CUresult::CUDA_ERROR_NOT_FOUND,
+            _ => CUresult::CUDA_ERROR_INVALID_PTX,
+        }
+    })?;
     let mut state = state::lock();
     let loaded = find(&state, module)?;
     if let Some(known) = loaded.functions.get(name) {
         return out.set(CUfunction(std::ptr::without_provenance_mut(*known as usize)));
     }
-    let Some(kernel) = loaded.module.kernel(name) else {
-        explain(format!("the module has no kernel named {name}"));
-        return Err(CUresult::CUDA_ERROR_NOT_FOUND);
-    };
     let function = Function {
         context: loaded.context,
         module: module.bits(),
@@ -278,6 +283,8 @@ pub(crate) unsafe fn function(
         max_dynamic_shared: MAX_STATIC_SHARED.saturating_sub(kernel.static_shared_bytes()),
         kernel,
         carveout: -1,
+        non_portable_cluster: false,
+        cluster_scheduling: 0,
     };
     let handle = CUfunction(state.new_handle());
     state.functions.insert(handle.bits(), function);

@@ -31,7 +31,7 @@ pub(super) struct Context {
 /// A loaded module and the function handles given out for it, by kernel name.
 pub(super) struct LoadedModule {
     pub context: CUcontext,
-    pub module: Module,
+    pub module: Arc<Module>,
     pub functions: HashMap<String, u64>,
 }
 
@@ -44,6 +44,10 @@ pub(super) struct Function {
     pub max_dynamic_shared: u32,
     /// The preferred share of shared memory in percent; -1 is the default.
     pub carveout: c_int,
+    /// Whether clusters may be larger than on every GPU that has them.
+    pub non_portable_cluster: bool,
+    /// A `CUclusterSchedulingPolicy`, without effect.
+    pub cluster_scheduling: c_int,
 }
 
 /// `CU_STREAM_NON_BLOCKING`: the legacy stream does not wait for such a stream.

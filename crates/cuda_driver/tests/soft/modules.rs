@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn bad_ptx_fills_the_log() {
     let (_device, _context) = soft();
-    let bad = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() {\n  frobnicate.b32;\n}\n";
+    let bad = ".version 7.0\n.target sm_80\n.address_size 64\n\n.frobnicate k;\n";
     assert_eq!(Module::from_ptx(bad, &[]).map(|_| ()), Err(CudaError::InvalidPtx));
     assert!(cuda_driver::last_error().unwrap().contains("line 5"));
 
@@ -41,6 +41,106 @@ fn bad_ptx_fills_the_log() {
     }
     let module = Module::from_ptx(KERNELS, &[ModuleJitOption::DetermineTargetFromContext]);
     module.unwrap();
+}
+
+/// A module of a kernel that the device runs, and two that it does not.
+const SOME_RUN: &str = "
+.version 7.0
+.target sm_70
+.address_size 64
+.func unknown() {
+  .loc 1 7 2
+  frobnicate.b32;
+  ret;
+}
+.visible .entry calls() { call unknown; ret; }
+.visible .entry cannot_be_read() {
+  mov.b32 {{a}}, b;
+}
+.visible .entry runs(.param .u64 out) {
+  .reg .b64 a;
+  ld.param.u64 a, [out];
+  st.global.u32 [a], 7;
+  ret;
+}
+.file 1 \"a.cu\"
+";
+
+#[test]
+fn a_kernel_that_is_refused_takes_no_other_with_it() {
+    let (_device, _context) = soft();
+    let module = Module::from_ptx(SOME_RUN, &[]).unwrap();
+    for (name, line, part) in [
+        ("calls", 7, "no `frobnicate.b32`: this instruction is unknown (from a.cu:7:2)"),
+        ("cannot_be_read", 12, "lists of operands do not nest"),
+    ] {
+        for _ in 0..2 {
+            let refused = module.get_function(name).map(|_| ());
+            assert_eq!(refused, Err(CudaError::InvalidPtx), "{name}");
+            let text = cuda_driver::last_error().unwrap();
+            assert!(text.contains(&format!("PTX line {line}: ")) && text.contains(part), "{text}");
+        }
+    }
+    assert_eq!(module.get_function("nobody").map(|_| ()), Err(CudaError::NotFound));
+    let out = DeviceBuffer::<u32>::zeroed(1).unwrap();
+    let stream = stream();
+    // SAFETY: the kernel writes one word of `out`.
+    unsafe { launch!(module.runs<<<1, 1, 0, stream>>>(out.as_device_ptr())) }.unwrap();
+    stream.synchronize().unwrap();
+    assert_eq!(out.as_host_vec().unwrap(), [7]);
+}
+
+#[test]
+fn a_kernel_tells_what_it_is() {
+    let (_device, _context) = soft();
+    let module = Module::from_ptx(SOME_RUN, &[]).unwrap();
+    let function = module.get_function("runs").unwrap();
+    let attribute = |attribute| {
+        let mut value = -1;
+        // SAFETY: the module, and so the function, is alive.
+        unsafe { sys::cuFuncGetAttribute(&mut value, attribute, raw(&function)) }.ok().unwrap();
+        value
+    };
+    // What the PTX is for, and what runs it.
+    assert_eq!(attribute(sys::CU_FUNC_ATTRIBUTE_PTX_VERSION), 70);
+    assert_eq!(attribute(sys::CU_FUNC_ATTRIBUTE_BINARY_VERSION), 80);
+    assert_eq!(attribute(sys::CU_FUNC_ATTRIBUTE_NUM_REGS), 16);
+    assert_eq!(attribute(sys::CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET), 0);
+    assert_eq!(attribute(sys::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED), 0);
+}
+
+/// A kernel with these directives, in which more registers live than a thread may have.
+fn many_registers(directives: &str) -> String {
+    let load: String = (0..300).map(|i| format!("  ld.volatile.global.u32 r{i}, [a];\n")).collect();
+    let store: String = (0..300).map(|i| format!("  st.global.u32 [a], r{i};\n")).collect();
+    format!(
+        ".version 7.8\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 out)
+{directives}\n{{\n  .reg .b32 r<300>; .reg .b64 a;\n  ld.param.u64 a, [out];\n{load}{store}  ret;\n}}"
+    )
+}
+
+#[test]
+fn registers_limit_occupancy() {
+    let (_device, _context) = soft();
+    // Directives, threads of a block, registers, blocks that fit.
+    for (directives, threads, registers, blocks) in [
+        ("", 1024, 64, 1),
+        ("", 256, 64, 4),
+        (".maxntid 128", 128, 255, 2),
+        (".maxntid 544", 544, 96, 1),
+        (".maxntid 256\n.minnctapersm 4", 256, 64, 4),
+        (".maxntid 128\n.maxnreg 40", 128, 40, 12),
+    ] {
+        let module = Module::from_ptx(many_registers(directives), &[]).unwrap();
+        let function = module.get_function("k").unwrap();
+        let mut found = 0;
+        let attribute = sys::CU_FUNC_ATTRIBUTE_NUM_REGS;
+        // SAFETY: the module, and so the function, is alive.
+        unsafe { sys::cuFuncGetAttribute(&mut found, attribute, raw(&function)) }.ok().unwrap();
+        assert_eq!(found, registers, "{directives}");
+        let fit = function.max_active_blocks_per_multiprocessor(BlockSize::x(threads), 0);
+        assert_eq!(fit, Ok(blocks), "{directives} {threads}");
+    }
 }
 
 #[test]

@@ -300,7 +300,7 @@ impl EntryPoint {
     }
 
     /// A number that the driver knows of the function.
-    fn attribute(&self, attribute: c_int) -> Result<u32, Error> {
+    pub(crate) fn attribute(&self, attribute: c_int) -> Result<u32, Error> {
         self.device.make_current()?;
         let mut value = 0;
         // SAFETY: `value` is valid for the write. The function is loaded, and belongs to the

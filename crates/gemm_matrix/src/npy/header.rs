@@ -152,10 +152,8 @@ pub(super) fn parse_header(text: &str) -> Result<Header, NpyError> {
     let descr = descr.ok_or(damaged("`descr` is missing"))?;
     let fortran_order = fortran_order.ok_or(damaged("`fortran_order` is missing"))?;
     let shape = shape.ok_or(damaged("`shape` is missing"))?;
-    let element = match descr {
-        "<f4" => Element::F32,
-        "<f2" => Element::F16,
-        _ => return Err(NpyError::Dtype { found: name_dtype(descr) }),
+    let Some(element) = element_of(descr) else {
+        return Err(NpyError::Dtype { found: name_dtype(descr) });
     };
     let [rows, cols] = shape[..] else { return Err(NpyError::Rank { rank: shape.len() }) };
     let fits = rows.checked_mul(cols).is_some_and(|n| n <= isize::MAX as usize / 4);
@@ -163,6 +161,25 @@ pub(super) fn parse_header(text: &str) -> Result<Header, NpyError> {
         return Err(NpyError::TooLarge { rows, cols });
     }
     Ok(Header { rows, cols, fortran_order, element })
+}
+
+/// The elements that a type code stands for, in any spelling that `numpy.dtype` takes. `=`, `|` and no
+/// sign mean the byte order of the host.
+fn element_of(descr: &str) -> Option<Element> {
+    let code = descr.strip_prefix('<').or_else(|| {
+        let code = descr.strip_prefix(['=', '|']).unwrap_or(descr);
+        Some(code).filter(|_| cfg!(target_endian = "little"))
+    });
+    match code? {
+        "f4" | "f" => return Some(Element::F32),
+        "f2" | "e" => return Some(Element::F16),
+        _ => {}
+    }
+    match descr {
+        "float32" | "single" => Some(Element::F32),
+        "float16" | "half" => Some(Element::F16),
+        _ => None,
+    }
 }
 
 /// A type code as the header gives it, with its usual name where it has one.
@@ -203,7 +220,10 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// A string; Python 2 wrote `u` in front of some.
     fn string(&mut self) -> Result<&'a str, NpyError> {
+        self.rest = self.rest.trim_start();
+        self.rest = self.rest.strip_prefix(['u', 'U']).unwrap_or(self.rest);
         let quote = if self.accept('"') { '"' } else { '\'' };
         if quote == '\'' {
             self.expect('\'')?;

@@ -47,8 +47,9 @@ pub(crate) struct Launch<'k> {
     pub grid: [u32; 3],
     pub block: [u32; 3],
     pub cluster: ClusterShape,
-    /// Bytes of shared memory per block, static and dynamic.
+    /// Bytes of shared memory per block, and those among them that the launch did not ask for.
     pub shared_bytes: u32,
+    pub padding: u32,
     pub dynamic_shared: u32,
     /// Parameter bytes, padded.
     pub params: &'k [u64],
@@ -228,7 +229,7 @@ impl<'k> Worker<'k> {
                 block: launch.block,
                 cluster: launch.cluster,
                 warps: launch.warps() as u32,
-                shared_bytes: launch.shared_bytes,
+                shared_bytes: launch.shared_bytes - launch.padding,
                 dynamic_shared: launch.dynamic_shared,
                 sm_count: launch.sm_count,
                 index: 0,

@@ -76,6 +76,7 @@ pub(crate) enum Special {
     GridId,
     DynamicShared,
     TotalShared,
+    AggregateShared,
 }
 
 /// Operations without branches, and what comes after them.

@@ -1,7 +1,7 @@
 //! What registers hold before any instruction has written them.
 
 use super::code::{Initial, Special};
-use super::machine::{LANES, Shape, index_in};
+use super::machine::{LANES, RESERVED_BYTES, Shape, index_in};
 use super::op::Cx;
 use super::special::lane_mask;
 
@@ -46,6 +46,7 @@ impl Special {
             Special::GridId => 1,
             Special::DynamicShared => shape.dynamic_shared.into(),
             Special::TotalShared => shape.shared_bytes.into(),
+            Special::AggregateShared => (shape.shared_bytes + RESERVED_BYTES).into(),
         }
     }
 }

@@ -18,6 +18,8 @@ pub(crate) const ALL_BARRIERS: u32 = BARRIERS + 8;
 /// Address of the first byte of shared memory in its own space. As on recent
 /// GPUs it is not 0, so that a null pointer is caught.
 pub(crate) const SHARED_BASE: u32 = 1024;
+/// Bytes of shared memory per block that are reserved for the system.
+pub(crate) const RESERVED_BYTES: u32 = 1024;
 /// In addresses of `.shared::cluster`: where the rank of the block begins, plus 1. Those of the
 /// block itself have 0 there, so that its `.shared::cta` lies inside of `.shared::cluster`.
 pub(crate) const RANK_SHIFT: u32 = 24;
@@ -75,7 +77,7 @@ pub(crate) struct Shape {
     pub cluster: ClusterShape,
     /// Warps of a block.
     pub warps: u32,
-    /// Bytes of shared memory per block, all of it, and the dynamic part.
+    /// Bytes of shared memory per block that the launch asks for, and the dynamic part.
     pub shared_bytes: u32,
     pub dynamic_shared: u32,
     pub sm_count: u32,

@@ -30,26 +30,23 @@ impl<'m> Lowering<'m> {
                     };
                     self.start(block, *line);
                 }
-                Statement::Register { name, ty, count, line } => {
-                    self.declare_registers(name, ty, *count, *line)?;
+                Statement::Register { name, ty, count, lanes, line } => {
+                    self.declare_registers(name, ty, (*count, *lanes), *line)?;
                 }
                 Statement::Variable(variable) => match variable.space {
                     Space::Local | Space::Param => {
                         let binding = self.place_local(variable)?;
                         self.declare(&variable.name, binding, variable.line)?;
                     }
-                    _ => {
-                        if let Some(&address) = self.shared.get(&std::ptr::from_ref(variable)) {
-                            let space = Space::Shared;
-                            let binding = Binding::Variable { space, address, bytes: None };
-                            self.declare(&variable.name, binding, variable.line)?;
-                            continue;
-                        }
-                        return Err(LoadError::Syntax {
-                            line: variable.line,
-                            text: variable.name.clone(),
-                            help: "declare this variable at module scope".to_owned(),
-                        });
+                    space => {
+                        let shared = self.shared.get(&std::ptr::from_ref(variable)).copied();
+                        let address = shared.or_else(|| self.index.inner_address(variable));
+                        let Some(address) = address else {
+                            let (line, name) = (variable.line, variable.name.clone());
+                            return Err(LoadError::Undeclared { line, name });
+                        };
+                        let binding = Binding::Variable { space, address, bytes: None };
+                        self.declare(&variable.name, binding, variable.line)?;
                     }
                 },
                 Statement::BranchTargets { name, labels, line } => {
@@ -58,8 +55,9 @@ impl<'m> Lowering<'m> {
                     self.declare(name, list, *line)?;
                 }
                 Statement::Prototype { name, returns, params, line } => {
-                    let counts = [returns.len(), params.len()];
-                    self.declare(name, Binding::Prototype(counts), *line)?;
+                    self.prototypes.push([returns, params]);
+                    let prototype = Binding::Prototype(self.prototypes.len() - 1);
+                    self.declare(name, prototype, *line)?;
                 }
                 Statement::Instruction(inst) => self.instruction(inst, exit)?,
             }
@@ -80,7 +78,7 @@ impl<'m> Lowering<'m> {
         &mut self,
         name: &'m str,
         ty: &str,
-        count: Option<u32>,
+        (count, lanes): (Option<u32>, u32),
         line: u32,
     ) -> Result<()> {
         let Some(ty) = Ty::parse(ty).filter(|ty| ty.bits != 8) else {
@@ -90,15 +88,9 @@ impl<'m> Lowering<'m> {
                 help: "the software device has no registers of this type".to_owned(),
             });
         };
-        match count {
-            None => {
-                let register = self.register(ty.class());
-                self.declare(name, Binding::Register(register, ty), line)
-            }
-            Some(count) => match self.scopes.declare_range(name, count, ty) {
-                true => Ok(()),
-                false => Err(LoadError::Redeclared { line, name: name.to_owned() }),
-            },
+        match self.scopes.declare_registers(name, (count, lanes), ty) {
+            true => Ok(()),
+            false => Err(LoadError::Redeclared { line, name: name.to_owned() }),
         }
     }
 

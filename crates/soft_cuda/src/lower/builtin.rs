@@ -100,8 +100,8 @@ impl Lowering<'_> {
         v
     }
 
-    /// Loads an argument or stores a result.
-    fn transfer_piece(&mut self, at: &Context<'_>, piece: Piece, register: Field) {
+    /// Loads or stores what lies in the frame.
+    pub(super) fn transfer_piece(&mut self, at: &Context<'_>, piece: Piece, register: Field) {
         let place = (Space::Local, u64::from(LOCAL_BASE + piece.at));
         let base = self.variable_address(at, place, Ty::B32);
         let space = Some(Space::Local);

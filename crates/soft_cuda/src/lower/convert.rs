@@ -245,7 +245,7 @@ impl Lowering<'_> {
     pub(super) fn class_of(&self, operand: &Operand) -> Option<Class> {
         match operand {
             Operand::Name(name) => match self.find(name)? {
-                Binding::Register(_, ty) | Binding::Member { ty, .. } => Some(ty.class()),
+                Binding::Member { ty, .. } => Some(ty.class()),
                 _ => None,
             },
             _ => None,

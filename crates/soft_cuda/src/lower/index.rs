@@ -1,127 +1,135 @@
 //! What a module has, by name.
 
-use std::cell::Cell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::context::Result;
 use super::scopes::{Binding, Scopes};
+use super::shared::RESERVED_SHARED;
 use super::ty::Ty;
 use crate::error::LoadError;
+use crate::globals::Globals;
 use crate::ptx::ast::{Function, Init, Instruction, Module, Operand, Space, Statement, Variable};
 
-/// The most statements of functions that the kernels of a module may come to: a function is
-/// decoded for each kernel that may call it. The kernels themselves are not limited.
-pub(super) const MAX_STATEMENTS: usize = 1 << 22;
+/// The address of the first function of a module, and how far it is to the next. They are no
+/// addresses of any memory.
+const FUNCTION_BASE: u64 = 0x0054_0000_0000_0000;
+const FUNCTION_STEP: u64 = 16;
 
-/// The variables and functions of a module.
-pub(crate) struct Index<'m> {
-    /// Global and constant variables, and functions: what they are, and their address.
-    addresses: HashMap<&'m str, (Space, u64)>,
-    /// What the initial values of variables name.
-    initial: HashMap<&'m str, Vec<&'m str>>,
-    /// Shared variables, and their places in the text's order.
-    shared: HashMap<&'m str, (usize, &'m Variable)>,
-    /// How many places there are.
-    places: usize,
-    functions: HashMap<&'m str, &'m Function>,
-    statements: Cell<usize>,
+/// The names of a module's variables and functions.
+#[derive(Debug)]
+pub(crate) struct Names {
+    /// Places among the module's variables.
+    variables: HashMap<String, usize>,
+    /// Places among the module's functions, of the definition if there is one, and addresses.
+    functions: HashMap<String, (usize, u64)>,
 }
 
-impl<'m> Index<'m> {
-    /// Indexes `module`, whose global and constant variables and functions lie at `addresses`.
-    pub(crate) fn new(
-        module: &'m Module,
-        addresses: impl Fn(&str) -> Option<u64>,
-    ) -> Result<Index<'m>> {
-        let redeclared =
-            |line, name: &str| Err(LoadError::Redeclared { line, name: name.to_owned() });
-        let (mut all, mut shared) = (HashMap::new(), HashMap::new());
-        let mut initial: HashMap<&str, Vec<&str>> = HashMap::new();
-        for (i, variable) in module.variables.iter().enumerate() {
-            let name = variable.name.as_str();
-            if let Some(address) = addresses(name) {
-                all.insert(name, (variable.space, address));
-                let named = variable.init.iter().filter_map(|init| match init {
-                    Init::Address(other, _) => Some(other.as_str()),
-                    Init::Bits(..) => None,
-                });
-                initial.entry(name).or_default().extend(named);
-            } else if let Some((_, other)) = shared.insert(name, (i, variable)) {
-                let other: &Variable = other;
-                if !(other.external && variable.external) {
-                    return redeclared(variable.line, name);
+impl Names {
+    /// Those of `module`.
+    pub(crate) fn new(module: &Module) -> Result<Names> {
+        let redeclared = |line, name: &String| LoadError::Redeclared { line, name: name.clone() };
+        let mut variables = HashMap::new();
+        for (place, variable) in module.variables.iter().enumerate() {
+            let name = &variable.name;
+            if let Some(other) = variables.insert(name.clone(), place) {
+                let other: &Variable = &module.variables[other];
+                if !(other.external && variable.external && variable.space == Space::Shared) {
+                    return Err(redeclared(variable.line, name));
                 }
             }
         }
-        let mut functions: HashMap<&str, &Function> = HashMap::new();
-        for function in module.functions.iter().filter(|f| !f.entry) {
-            if let Some(address) = addresses(&function.name) {
-                all.insert(&function.name, (Space::Global, address));
-            }
-            let known = functions.entry(&function.name).or_insert(function);
-            if std::ptr::eq(*known, function) {
+        let mut functions = HashMap::new();
+        for (place, function) in module.functions.iter().enumerate().filter(|(_, f)| !f.entry) {
+            let next = (place, FUNCTION_BASE + FUNCTION_STEP * functions.len() as u64);
+            let known: &mut (usize, u64) = functions.entry(function.name.clone()).or_insert(next);
+            if known.0 == place {
                 continue;
             }
-            if known.body.is_some() && function.body.is_some() {
-                return redeclared(function.line, &function.name);
-            }
-            if known.body.is_none() {
-                *known = function;
+            let is_defined =
+                |function: &Function| function.body.is_some() || function.error.is_some();
+            match (is_defined(&module.functions[known.0]), is_defined(function)) {
+                (true, true) => return Err(redeclared(function.line, &function.name)),
+                (false, _) => known.0 = place,
+                (true, false) => {}
             }
         }
-        let places = module.variables.len();
-        let statements = Cell::new(0);
-        Ok(Index { addresses: all, initial, shared, places, functions, statements })
+        Ok(Names { variables, functions })
     }
 
+    /// The address of this function.
+    pub(crate) fn function_address(&self, name: &str) -> Option<u64> {
+        self.functions.get(name).map(|&(_, address)| address)
+    }
+}
+
+/// The variables and functions of a module.
+#[derive(Clone, Copy)]
+pub(crate) struct Index<'m> {
+    pub(crate) module: &'m Module,
+    pub(crate) names: &'m Names,
+    pub(crate) globals: &'m Globals,
+}
+
+impl<'m> Index<'m> {
     /// The global or constant variable, or the function, of this name.
     pub(super) fn variable(&self, name: &str) -> Option<Binding> {
-        let &(space, address) = self.addresses.get(name)?;
+        let (space, address) = match self.names.function_address(name) {
+            Some(address) => (Space::Global, address),
+            None => (self.declared(name)?.space, self.globals.get(name)?.0),
+        };
         Some(Binding::Variable { space, address, bytes: None })
+    }
+
+    /// The declaration of a variable of the module.
+    fn declared(&self, name: &str) -> Option<&'m Variable> {
+        Some(&self.module.variables[*self.names.variables.get(name)?])
+    }
+
+    /// The address of a global or constant variable that a function declares.
+    pub(super) fn inner_address(&self, variable: &Variable) -> Option<u64> {
+        self.globals.inner(variable)
     }
 
     /// The function of this name, with its body if it has one.
     pub(super) fn function(&self, name: &str) -> Option<&'m Function> {
-        self.functions.get(name).copied()
+        Some(&self.module.functions[self.names.functions.get(name)?.0])
     }
 
     /// Where the code of this function begins, as its address.
     pub(super) fn address(&self, function: &str) -> u64 {
-        self.addresses.get(function).map_or(0, |&(_, address)| address)
-    }
-
-    /// Counts the statements of a function that is decoded for a kernel; `false` if there are
-    /// too many of them.
-    pub(super) fn count(&self, function: &Function) -> bool {
-        let body = function.body.as_ref().map_or(0, Vec::len);
-        self.statements.set(self.statements.get() + body + function.params.len() + 1);
-        self.statements.get() <= MAX_STATEMENTS
+        self.names.function_address(function).unwrap_or(0)
     }
 
     /// What the code of `function` refers to, through calls, addresses of functions, and the
-    /// initial values of variables as well.
-    pub(super) fn reach(&self, function: &'m Function) -> Reach<'m> {
+    /// initial values of variables as well. Fails if one of these functions cannot be read.
+    pub(super) fn reach(&self, function: &'m Function) -> Result<Reach<'m>> {
         let mut known = HashSet::new();
         let mut functions = vec![function];
-        let mut shared = vec![None; self.places];
+        let mut shared = BTreeMap::new();
+        let mut reserved_shared = false;
         let mut at = 0;
         while let Some(&function) = functions.get(at) {
             at += 1;
+            if let Some(error) = &function.error {
+                return Err(error.clone().into());
+            }
             let mut names = self.names_in(function);
             while let Some(name) = names.pop() {
-                if let Some(&(place, variable)) = self.shared.get(name) {
-                    shared[place] = Some(variable);
-                }
-                if !(self.functions.contains_key(name) || self.initial.contains_key(name))
-                    || !known.insert(name)
-                {
+                reserved_shared |= name.starts_with(RESERVED_SHARED);
+                if !known.insert(name) {
                     continue;
                 }
-                functions.extend(self.function(name).filter(|function| function.body.is_some()));
-                names.extend(self.initial.get(name).into_iter().flatten());
+                if let Some(variable) = self.declared(name) {
+                    if variable.space == Space::Shared {
+                        shared.insert(self.names.variables[name], variable);
+                    }
+                    names.extend(named_by(variable));
+                }
+                let is_code = |f: &&Function| f.body.is_some() || f.error.is_some();
+                functions.extend(self.function(name).filter(is_code));
             }
         }
-        Reach { functions, shared: shared.into_iter().flatten().collect() }
+        Ok(Reach { functions, shared: shared.into_values().collect(), reserved_shared })
     }
 
     /// The names of variables and functions of the module in the code of `function`: those that
@@ -139,14 +147,12 @@ impl<'m> Index<'m> {
             match statement {
                 Statement::Open => scopes.push(),
                 Statement::Close => scopes.pop(),
-                Statement::Register { name, count: None, .. } => {
-                    scopes.declare(name, hides);
-                }
-                Statement::Register { name, count: Some(count), .. } => {
-                    scopes.declare_range(name, *count, Ty::B32);
+                Statement::Register { name, count, lanes, .. } => {
+                    scopes.declare_registers(name, (*count, *lanes), Ty::B32);
                 }
                 Statement::Variable(variable) => {
                     scopes.declare(&variable.name, hides);
+                    found.extend(named_by(variable).filter(|name| scopes.find(name).is_none()));
                 }
                 // Labels hide, too, but only branches take them.
                 Statement::Label(..)
@@ -205,6 +211,8 @@ pub(super) struct Reach<'m> {
     pub functions: Vec<&'m Function>,
     /// Shared variables of the module, in the order of the text.
     pub shared: Vec<&'m Variable>,
+    /// Whether the code asks where the shared memory lies that is reserved for the system.
+    pub reserved_shared: bool,
 }
 
 impl<'m> Reach<'m> {
@@ -234,6 +242,14 @@ fn instructions(function: &Function) -> impl Iterator<Item = &Instruction> {
     function.body.iter().flatten().filter_map(|statement| match statement {
         Statement::Instruction(inst) => Some(inst),
         _ => None,
+    })
+}
+
+/// What the initial values of a variable name.
+fn named_by(variable: &Variable) -> impl Iterator<Item = &str> {
+    variable.init.iter().filter_map(|init| match init {
+        Init::Address(name, _) => Some(name.as_str()),
+        Init::Bits(..) => None,
     })
 }
 

@@ -27,13 +27,17 @@ impl<'m> Lowering<'m> {
         Ok(())
     }
 
-    /// Places the results and parameters of a function in its frame.
+    /// Places the results and parameters of a function in its frame, whence
+    /// [`registers_of`](Lowering::registers_of) loads those that are registers.
     pub(super) fn place_arguments(&mut self, function: &'m Function) -> Result<()> {
         let all = || function.returns.iter().chain(&function.params);
         for (variable, at) in all().zip(places(all().map(bytes_of))) {
             let bytes = bytes_of(variable);
             self.local = u64::from(at + bytes);
             self.check_local(variable)?;
+            if variable.register {
+                continue;
+            }
             let (space, address) = (Space::Local, u64::from(LOCAL_BASE + at));
             let binding = Binding::Variable { space, address, bytes: Some(bytes.into()) };
             self.declare(&variable.name, binding, variable.line)?;

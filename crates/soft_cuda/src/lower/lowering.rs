@@ -25,7 +25,7 @@ pub(super) struct Open {
 /// The state of lowering one kernel, or one function of it.
 pub(super) struct Lowering<'m> {
     pub(super) module: &'m Module,
-    pub(super) index: &'m Index<'m>,
+    pub(super) index: Index<'m>,
     pub(super) path: Path,
     pub(super) registers: Vec<Register>,
     pub(super) fixed: HashMap<(Class, Fixed), V>,
@@ -47,6 +47,8 @@ pub(super) struct Lowering<'m> {
     pub(super) entry: bool,
     /// The lists of `.branchtargets`.
     pub(super) branch_targets: Vec<&'m [String]>,
+    /// The results and parameters of each `.callprototype`.
+    pub(super) prototypes: Vec<[&'m [Variable]; 2]>,
     /// Whether there are bulk copies, which accesses must be ordered with.
     pub(super) bulk: bool,
     pub(super) checks: Checks,
@@ -66,14 +68,13 @@ pub(super) struct Lowering<'m> {
 
 impl<'m> Lowering<'m> {
     pub(super) fn new(
-        module: &'m Module,
-        index: &'m Index<'m>,
+        index: Index<'m>,
         numbers: &'m HashMap<&'m str, u32>,
         shared: &'m Shared<'m>,
         (path, checks): (Path, Checks),
     ) -> Lowering<'m> {
         Lowering {
-            module,
+            module: index.module,
             index,
             path,
             registers: Vec::new(),
@@ -89,6 +90,7 @@ impl<'m> Lowering<'m> {
             numbers,
             entry: true,
             branch_targets: Vec::new(),
+            prototypes: Vec::new(),
             bulk: false,
             checks,
             checked_loads: 0,

@@ -41,8 +41,7 @@ mod video;
 mod wgmma;
 
 use self::encode::{Body, Encoder};
-pub(crate) use self::index::Index;
-use self::index::MAX_STATEMENTS;
+pub(crate) use self::index::{Index, Names};
 use self::ir::{Terminator, V};
 use self::layout::bytes_of;
 pub(crate) use self::layout::parameter_offsets;
@@ -53,7 +52,7 @@ use crate::error::LoadError;
 use crate::exec::Path;
 use crate::exec::code::Code;
 use crate::exec::facts::{Facts, Granule};
-use crate::ptx::ast::{Function, Module};
+use crate::ptx::ast::Function;
 
 /// A lowered kernel.
 pub(crate) struct Lowered {
@@ -67,16 +66,15 @@ pub(crate) struct Lowered {
     pub dynamic_shared_at: Option<u32>,
 }
 
-/// Lowers the entry `function` of `module`, and the functions that it may call. `text` are the
-/// lines of the source.
+/// Lowers the entry `function` of the module in `index`, and the functions that it may call. `text`
+/// are the lines of the source.
 pub(crate) fn lower<'m>(
-    module: &'m Module,
-    index: &'m Index<'m>,
+    index: Index<'m>,
     function: &'m Function,
     (path, checks): (Path, Checks),
     text: std::sync::Arc<[String]>,
 ) -> Result<Lowered, LoadError> {
-    let reach = index.reach(function);
+    let reach = index.reach(function)?;
     let bulk = reach.has_bulk_copies() && !checks.races;
     let shared = Shared::place(&reach, checks)?;
     let names = reach.functions.iter().map(|function| function.name.as_str());
@@ -85,15 +83,7 @@ pub(crate) fn lower<'m>(
     let (mut granule, mut communicates, mut allocates) = (Granule::LARGEST, false, false);
     let mut watched = Vec::new();
     for function in &reach.functions {
-        if !function.entry && !index.count(function) {
-            return Err(too_large(
-                function,
-                &format!(
-                    "the functions that kernels call come to more than {MAX_STATEMENTS} statements, each counted for every kernel that may call it; make smaller modules"
-                ),
-            ));
-        }
-        let lowering = Lowering::new(module, index, &numbers, &shared, (path, checks));
+        let lowering = Lowering::new(index, &numbers, &shared, (path, checks));
         let (mut body, found) = body_of(lowering, &shared, function, bulk)?;
         granule = granule.min(found.granule);
         communicates |= found.communicates;
@@ -154,9 +144,12 @@ fn body_of<'m>(
         false => lowering.place_arguments(function)?,
     }
     lowering.scopes.push();
+    lowering.registers_of(function, true)?;
     let exit = lowering.new_block();
     lowering.body(function.body.as_deref().unwrap_or_default(), exit)?;
     lowering.finish(Terminator::Goto(exit), function.line, false);
+    lowering.current = exit;
+    lowering.registers_of(function, false)?;
     let end = if function.entry { Terminator::Exit } else { Terminator::Return };
     lowering.blocks[exit as usize].end = Some((end, function.line, false));
     let sizes = [&function.returns, &function.params].map(|all| all.iter().map(bytes_of).collect());

@@ -4,10 +4,12 @@ use super::context::{Context, Result};
 use super::ir::{Class, Field, Fixed, InstKind, V};
 use super::lowering::Lowering;
 use super::scopes::Binding;
+use super::shared::{RESERVED_SHARED, RESERVED_USABLE};
 use super::ty::{Kind, Ty};
 use crate::error::LoadError;
 use crate::exec::code::Special;
 use crate::exec::lanes::{Map1, PredLogic};
+use crate::exec::machine::{RESERVED_BYTES, SHARED_BASE};
 use crate::exec::special::{FrameAddress, ReadClock};
 use crate::exec::{NO_SLOT, alu, pick, pick_compact};
 use crate::ptx::ast::{Operand, Space};
@@ -99,7 +101,6 @@ impl Lowering<'_> {
     fn find_register(&mut self, at: &Context<'_>, name: &str, class: Class) -> Result<V> {
         let Some(binding) = self.find(name) else { return self.undeclared(at, name) };
         match binding {
-            Binding::Register(v, ty) if ty.class() == class => Ok(v),
             Binding::Member { range, n, ty } if ty.class() == class => {
                 let next = self.registers.len() as V;
                 let v = *self.members.entry((range, n)).or_insert(next);
@@ -108,7 +109,7 @@ impl Lowering<'_> {
                 }
                 Ok(v)
             }
-            Binding::Register(_, ty) | Binding::Member { ty, .. } => {
+            Binding::Member { ty, .. } => {
                 let has = if ty.class() == Class::Predicate {
                     "a predicate".to_owned()
                 } else {
@@ -231,17 +232,30 @@ impl Lowering<'_> {
             ("%gridid", None) => Special::GridId,
             ("%dynamic_smem_size", None) => Special::DynamicShared,
             ("%total_smem_size", None) => Special::TotalShared,
+            ("%aggr_smem_size", None) => Special::AggregateShared,
             ("%lanemask_eq", None) => Special::LaneMask(0),
             ("%lanemask_lt", None) => Special::LaneMask(1),
             ("%lanemask_le", None) => Special::LaneMask(2),
             ("%lanemask_gt", None) => Special::LaneMask(3),
             ("%lanemask_ge", None) => Special::LaneMask(4),
-            _ => return self.clock(at, name, ty),
+            _ => return self.reserved_shared(at, name, ty),
         };
         let wide = special == Special::GridId;
         special_fits(at, name, if wide { 64 } else { 32 }, ty)?;
         let class = if wide { Class::Wide } else { Class::Narrow };
         Ok(self.fixed(class, Fixed::Special(special)))
+    }
+
+    /// `%reserved_smem_offset_*`: the kernel has that memory in front of its variables.
+    fn reserved_shared(&mut self, at: &Context<'_>, name: &str, ty: Ty) -> Result<V> {
+        let value = match name.strip_prefix(RESERVED_SHARED) {
+            Some("begin" | "0" | "1") => SHARED_BASE,
+            Some("end") => SHARED_BASE + RESERVED_USABLE,
+            Some("cap") => RESERVED_BYTES,
+            _ => return self.clock(at, name, ty),
+        };
+        special_fits(at, name, 32, ty)?;
+        Ok(self.constant(ty, value.into()))
     }
 
     fn clock(&mut self, at: &Context<'_>, name: &str, ty: Ty) -> Result<V> {

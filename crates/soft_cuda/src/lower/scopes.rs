@@ -2,19 +2,25 @@
 
 use std::collections::HashMap;
 
-use super::ir::{B, V};
+use super::ir::B;
 use super::ty::Ty;
-use crate::ptx::ast::Space;
+use crate::ptx::ast::{LANES, Space};
 
 /// What a name stands for.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Binding {
-    Register(V, Ty),
-    /// Register `n` of a range such as `.reg .b32 %r<4>`, which gets a number of its own
+    /// Register `n` of a declaration such as `.reg .b32 %r<4>`, which gets a number of its own
     /// when it is first used.
     Member {
         range: u32,
         n: u32,
+        ty: Ty,
+    },
+    /// `lanes` registers of a declaration, from `first` on.
+    Vector {
+        range: u32,
+        first: u32,
+        lanes: u32,
         ty: Ty,
     },
     /// A variable at an address of its own space; `bytes` where known.
@@ -26,8 +32,8 @@ pub(super) enum Binding {
     Label(B),
     /// A list of labels, by its place in `Lowering::branch_targets`.
     BranchTargets(usize),
-    /// How many results and parameters a prototype has.
-    Prototype([usize; 2]),
+    /// A prototype, by its place in `Lowering::prototypes`.
+    Prototype(usize),
 }
 
 /// A declaration such as `.reg .b32 %r<4>`.
@@ -35,7 +41,20 @@ pub(super) enum Binding {
 struct Range {
     number: u32,
     count: u32,
+    /// Registers of each member.
+    lanes: u32,
     ty: Ty,
+}
+
+impl Range {
+    /// What member `n` is.
+    fn member(&self, n: u32) -> Binding {
+        let Range { number: range, lanes, ty, .. } = *self;
+        match lanes {
+            1 => Binding::Member { range, n, ty },
+            _ => Binding::Vector { range, first: n * lanes, lanes, ty },
+        }
+    }
 }
 
 /// A name, as it was declared.
@@ -86,10 +105,19 @@ impl<'m> Scopes<'m> {
         fresh
     }
 
-    /// As [`declare`](Scopes::declare), for `count` registers.
-    pub(super) fn declare_range(&mut self, name: &'m str, count: u32, ty: Ty) -> bool {
-        let range = Range { number: self.numbers, count, ty };
+    /// As [`declare`](Scopes::declare), for `count` registers with numbers, or for one without,
+    /// each of `lanes` parts.
+    pub(super) fn declare_registers(
+        &mut self,
+        name: &'m str,
+        (count, lanes): (Option<u32>, u32),
+        ty: Ty,
+    ) -> bool {
+        let range = Range { number: self.numbers, count: count.unwrap_or(1), lanes, ty };
         self.numbers += 1;
+        if count.is_none() {
+            return self.declare(name, range.member(0));
+        }
         let fresh = insert(&mut self.ranges, name, self.open.len() - 1, range);
         if fresh && let Some(scope) = self.open.last_mut() {
             scope.push(Declared::Range(name));
@@ -97,8 +125,17 @@ impl<'m> Scopes<'m> {
         fresh
     }
 
-    /// What `name` stands for in the innermost scope that has it.
+    /// What `name`, or `name.x` of a vector, stands for in the innermost scope that has it.
     pub(super) fn find(&self, name: &str) -> Option<Binding> {
+        let Some((vector, part)) = name.rsplit_once('.') else { return self.find_whole(name) };
+        let Binding::Vector { range, first, lanes, ty } = self.find_whole(vector)? else {
+            return None;
+        };
+        let lane = LANES.iter().take(lanes as usize).position(|names| names.contains(&part))?;
+        Some(Binding::Member { range, n: first + lane as u32, ty })
+    }
+
+    fn find_whole(&self, name: &str) -> Option<Binding> {
         let one = innermost(self.names.get(name)).next();
         let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
         let (prefix, number) = name.split_at(name.len() - digits);
@@ -106,7 +143,7 @@ impl<'m> Scopes<'m> {
         let member = number.parse().ok().filter(|_| canonical).and_then(|n: u32| {
             let mut ranges = innermost(self.ranges.get(prefix));
             let (depth, range) = ranges.find(|(_, range)| n < range.count)?;
-            Some((depth, Binding::Member { range: range.number, n, ty: range.ty }))
+            Some((depth, range.member(n)))
         });
         match (one, member) {
             (Some((outer, _)), Some((inner, member))) if inner > outer => Some(member),

@@ -7,7 +7,7 @@ use super::index::Reach;
 use crate::checks::Checks;
 use crate::error::LoadError;
 use crate::exec::facts::SharedVariable;
-use crate::exec::machine::SHARED_BASE;
+use crate::exec::machine::{RESERVED_BYTES, SHARED_BASE};
 use crate::ptx::ast::Variable;
 
 /// The shared variables that a kernel uses: static ones first, then the dynamic part.
@@ -18,13 +18,18 @@ pub(super) struct Shared<'m> {
     pub inner: HashMap<*const Variable, u64>,
     /// Bytes of the static ones.
     pub bytes: u32,
-    /// Bytes between them, which only checks need.
+    /// Bytes in front of them and between them, which the kernel does not ask for.
     pub padding: u32,
     /// Where the dynamic part begins, if there is one, but for the padding.
     pub dynamic: Option<u32>,
     /// All of them, by their place.
     pub variables: Vec<SharedVariable>,
 }
+
+/// How the special registers begin that say where the memory lies that is reserved for the system.
+pub(super) const RESERVED_SHARED: &str = "%reserved_smem_offset_";
+/// Bytes of it that the system's code, such as cooperative groups, may use: as an H200 says.
+pub(super) const RESERVED_USABLE: u32 = 288;
 
 /// Bytes between shared variables where accesses of them are checked.
 const ROOM: u64 = 256;
@@ -44,6 +49,15 @@ impl<'m> Shared<'m> {
         };
         // What the kernel needs, and what it gets: with checks, there is room between variables.
         let (mut bytes, mut padded) = (0u64, 0u64);
+        if reach.reserved_shared {
+            let variable = SharedVariable {
+                name: "the memory reserved for the system".to_owned(),
+                at: 0,
+                bytes: RESERVED_USABLE,
+            };
+            shared.variables.push(variable);
+            padded = RESERVED_BYTES.into();
+        }
         let room = if checks.memory { ROOM } else { 0 };
         for &(variable, outer) in all.iter().filter(|(v, _)| v.count.is_some()) {
             let at = padded.next_multiple_of(variable.align);

@@ -120,7 +120,8 @@ fn execute(text: &str) {
     });
     let Ok(module) = device.load(text) else { return };
     let buffer = device.alloc(4096).unwrap();
-    for kernel in module.kernels() {
+    for name in module.names() {
+        let Ok(kernel) = module.kernel(name) else { continue };
         let mut params = vec![0; kernel.params_size()];
         for word in params.as_chunks_mut::<8>().0 {
             *word = buffer.to_ne_bytes();
@@ -128,7 +129,7 @@ fn execute(text: &str) {
         let block = kernel.required_block().unwrap_or([64, 1, 1]);
         let config = LaunchConfig { grid: [2, 1, 1], block, dynamic_shared: 1024 };
         // A fault is as good as a result.
-        let _ = device.launch(kernel, config, &params);
+        let _ = device.launch(&kernel, config, &params);
     }
 }
 
@@ -140,7 +141,10 @@ fn nothing_makes_the_loader_panic_or_hang() {
     for text in CORPUS {
         execute(text);
         let device = Device::new(Config::default());
-        device.load(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let module = device.load(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        for name in module.names() {
+            module.kernel(name).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        }
     }
     let mut loaded = 0;
     for seed in seed..seed + executions {
@@ -148,7 +152,9 @@ fn nothing_makes_the_loader_panic_or_hang() {
         let started = Instant::now();
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             execute(&text);
-            Device::new(Config { total_memory: 1 << 20, ..Config::default() }).load(&text).is_ok()
+            let device = Device::new(Config { total_memory: 1 << 20, ..Config::default() });
+            let module = device.load(&text);
+            module.is_ok_and(|module| module.names().all(|name| module.kernel(name).is_ok()))
         }));
         match outcome {
             Ok(good) => loaded += u64::from(good),

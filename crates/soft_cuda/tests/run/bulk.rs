@@ -429,7 +429,7 @@ fn what_is_refused_at_load() {
         ("ld.global.b32 %r5, [%rd1, {%r1}];", "an address in brackets"),
     ] {
         let ptx = kernel(&format!("  {inst}"));
-        let error = device.load(&ptx).unwrap_err().to_string();
+        let error = device.load(&ptx).unwrap().kernel("k").unwrap_err().to_string();
         assert!(error.starts_with(&format!("PTX line {}: ", line_of(&ptx, inst))), "{error}");
         assert!(error.contains(part), "{error}");
     }
@@ -439,7 +439,7 @@ fn what_is_refused_at_load() {
         "setmaxnreg.inc.sync.aligned.u32 24;",
     ] {
         let old = kernel(&format!("  {inst}")).replace("sm_90a", "sm_80");
-        let error = device.load(&old).unwrap_err().to_string();
+        let error = device.load(&old).unwrap().kernel("k").unwrap_err().to_string();
         assert!(error.contains("but the module is for `sm_80`"), "{error}");
     }
 }

@@ -1,7 +1,9 @@
 //! Clusters of blocks: their registers and barrier, and the shared memory of other blocks.
 
 use super::{Case, kernel, module};
-use soft_cuda::{AddressSpace, Config, Device, FaultKind, InvalidLaunch, LaunchError};
+use soft_cuda::{
+    AddressSpace, Config, Device, FaultKind, InvalidLaunch, LaunchConfig, LaunchError, LaunchReport,
+};
 
 /// A kernel for clusters of this shape.
 fn clustered(shape: &str, ptx: &str) -> String {
@@ -329,15 +331,45 @@ fn a_grid_is_whole_clusters() {
         };
         assert_eq!(cluster, [2, 2, 1]);
     }
-    let error = launch([16, 1, 1], &clustered("16", &kernel(1, ""))).unwrap_err().to_string();
-    assert!(error.contains("1 to 8 blocks"), "{error}");
+    launch([16, 1, 1], &clustered("16", &kernel(1, ""))).unwrap();
+    let error = launch([32, 1, 1], &clustered("32", &kernel(1, ""))).unwrap_err().to_string();
+    assert!(error.contains("1 to 16 blocks"), "{error}");
     let device = Device::new(Config::default());
     for old in [
         ptx.replace("sm_90a", "sm_80"),
         kernel(1, "  barrier.cluster.wait;"),
         kernel(1, "  mapa.shared::cluster.u32 %r2, %r1, %r1;"),
     ] {
-        let error = device.load(&old).unwrap_err().to_string();
+        let error = device.load(&old).unwrap().kernel("k").unwrap_err().to_string();
         assert!(error.contains("sm_90"), "{error}");
     }
+}
+
+#[test]
+fn clusters_that_a_launch_has_to_ask_for() {
+    let ptx = kernel(0, "").replace("sm_80", "sm_90");
+    let device = Device::new(Config::default());
+    let kernel = |directives: &str| {
+        let text = ptx.replace("k()\n", &format!("k()\n{directives}\n"));
+        device.load(&text).unwrap().kernel("k").unwrap()
+    };
+    let config = LaunchConfig { grid: [8, 1, 1], block: [32, 1, 1], dynamic_shared: 0 };
+    let reason = |ended: Result<LaunchReport, LaunchError>| match ended {
+        Ok(_) => None,
+        Err(LaunchError::Invalid { reason, .. }) => Some(reason),
+        Err(error) => panic!("{error}"),
+    };
+    let explicit = kernel(".explicitcluster");
+    assert_eq!(reason(device.launch(&explicit, config, &[])), Some(InvalidLaunch::ClusterMissing));
+    assert_eq!(reason(device.launch_in_clusters(&explicit, config, [1; 3], &[])), None);
+    let both = kernel(".explicitcluster\n.reqnctapercluster 2, 1, 1");
+    assert_eq!(reason(device.launch(&both, config, &[])), None);
+    let most = kernel(".maxclusterrank 4");
+    assert_eq!(reason(device.launch_in_clusters(&most, config, [4, 1, 1], &[])), None);
+    let Some(InvalidLaunch::Cluster { limit, .. }) =
+        reason(device.launch_in_clusters(&most, config, [8, 1, 1], &[]))
+    else {
+        panic!("8 blocks")
+    };
+    assert_eq!(limit, 4);
 }

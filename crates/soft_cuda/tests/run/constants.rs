@@ -2,7 +2,7 @@
 //! or refused with the line.
 
 use super::{Case, f, kernel, line_of, module};
-use soft_cuda::{Config, Device, LoadError};
+use soft_cuda::{Config, Device, KernelError, LoadError};
 
 /// The words that `body` has stored to its buffer.
 fn stored(declarations: &str, body: &str, words: usize) -> Vec<u32> {
@@ -19,10 +19,11 @@ fn initial(declaration: &str) -> Vec<u8> {
     out
 }
 
+/// Why the module, or its kernel `k`, is refused.
 fn refuse(ptx: &str) -> LoadError {
-    match Device::new(Config::default()).load(ptx) {
-        Err(error) => error,
-        Ok(_) => panic!("loaded:\n{ptx}"),
+    match Device::new(Config::default()).load(ptx).map(|module| module.kernel("k")) {
+        Err(error) | Ok(Err(KernelError::Refused { error, .. })) => error,
+        other => panic!("{other:?}:\n{ptx}"),
     }
 }
 

@@ -1,12 +1,14 @@
 //! What is refused at load, and the line it is refused at.
 
 use super::{kernel, line_of, module};
-use soft_cuda::{Config, Device, LoadError};
+use soft_cuda::{Config, Device, KernelError, LaunchConfig, LoadError};
 
+/// Why the kernel `k` is refused. Its module loads.
 fn refuse(ptx: &str) -> LoadError {
-    match Device::new(Config::default()).load(ptx) {
-        Err(error) => error,
-        Ok(_) => panic!("loaded:\n{ptx}"),
+    let module = Device::new(Config::default()).load(ptx).unwrap_or_else(|e| panic!("{e}:\n{ptx}"));
+    match module.kernel("k") {
+        Err(KernelError::Refused { error, .. }) => error,
+        other => panic!("{other:?}:\n{ptx}"),
     }
 }
 
@@ -175,6 +177,9 @@ fn names() {
 fn a_refusal_names_the_line_of_the_source() {
     let ptx = kernel(1, "  .loc 1 12 3\n  frob.u32 %r2;") + "\t.file 1 \"src/a.rs\"\n";
     assert_eq!(refuse(&ptx).place(&ptx).unwrap().to_string(), "src/a.rs:12:3");
+    let device = Device::new(Config::default());
+    let error = device.load(&ptx).unwrap().kernel("k").unwrap_err().to_string();
+    assert!(error.ends_with("(from src/a.rs:12:3)"), "{error}");
     let bare = ptx.replace("  .loc 1 12 3\n", "");
     assert_eq!(refuse(&bare).place(&bare), None);
 }
@@ -185,7 +190,8 @@ fn functions_without_a_body() {
     assert!(refuse(&external).to_string().contains("`panic` has no body"));
     // Not called, they do no harm.
     let device = Device::new(Config::default());
-    device.load(&module(1, ".extern .func panic () .noreturn;", "")).unwrap();
+    let loaded = device.load(&module(1, ".extern .func panic () .noreturn;", "")).unwrap();
+    loaded.kernel("k").unwrap();
 }
 
 #[test]
@@ -195,12 +201,14 @@ fn hostile_text_is_refused_without_a_panic() {
         "  add.s32 %r2, %r3, 0f3F800000; ld.global.v4.b32 {%r2, %r3, %r4, %r5}, [%rd1+16];",
     );
     let device = Device::new(Config::default());
+    let load = |text: &str| device.load(text).is_ok_and(|module| module.kernel("k").is_ok());
+    assert!(!load(&ptx));
     for end in 0..ptx.len() {
-        let _ = device.load(&ptx[..end]);
+        load(&ptx[..end]);
     }
     for at in 0..ptx.len() {
         for junk in ["{", "}", "[", ";", "-9223372036854775809", "\u{e9}", "%r1", "."] {
-            let _ = device.load(&format!("{}{junk}{}", &ptx[..at], &ptx[at + 1..]));
+            load(&format!("{}{junk}{}", &ptx[..at], &ptx[at + 1..]));
         }
     }
 }
@@ -222,7 +230,8 @@ fn what_a_module_tells() {
     assert_eq!(kernel.max_threads(), 1024);
     let (address, size) = loaded.global("table").unwrap();
     assert_eq!((size, device.contains(address)), (40, true));
-    assert!(loaded.kernel("nobody").is_none());
+    let unknown = loaded.kernel("nobody").unwrap_err();
+    assert_eq!(unknown.to_string(), "the module has no kernel named nobody");
     drop((loaded, kernel));
     assert_eq!(device.memory_info(), before);
 }
@@ -260,4 +269,64 @@ fn a_kernel_pays_for_the_shared_memory_that_it_uses() {
 .entry k(.param .b32 s1) { .param .b32 x; .reg .b32 %r<2>; ld.param.b32 %r1, [s1]; call g, (x); ret; }";
     let loaded = device.load(&format!(".version 8.7\n.target sm_80\n.address_size 64\n{params}"));
     assert_eq!(loaded.unwrap().kernel("k").unwrap().static_shared_bytes(), 0);
+}
+
+#[test]
+fn a_kernel_that_is_refused_takes_no_other_with_it() {
+    let ptx = ".version 8.7\n.target sm_80\n.address_size 64
+.global .u32 counter;
+.func frobs() { frobnicate.b32; ret; }
+.func indirect() { call frobs; ret; }
+.func odd(.frob .b32 x) { ret; }
+.entry good() { .reg .b32 %r<2>; ld.global.u32 %r1, [counter]; ret; }
+.entry modifier() { .reg .b32 %r<2>; add.frob.u32 %r1, %r1, 1; ret; }
+.entry special() { .reg .b32 %r<2>; mov.u32 %r1, %frob; ret; }
+.entry calls() { call indirect; ret; }
+.entry calls_odd() { call odd; ret; }
+.entry directive() .frobclusters 2 { { ret; } }
+.entry in_body() { .frob 3; ret; }
+.entry grammar() { add.u32 %r1 %r2, 3; { ret; } }
+.entry parameter(.param .frob x) { ret; }
+.entry clusters() .explicitcluster { ret; }
+.entry last() { ret; }";
+    let device = Device::new(Config::default());
+    let loaded = device.load(ptx).unwrap();
+    let bad = [
+        ("modifier", "add.frob", "`.frob` is unknown"),
+        ("special", "%frob", "`%frob` is not declared"),
+        ("calls", "frobnicate", "no `frobnicate.b32`: this instruction is unknown"),
+        ("calls_odd", "odd(", "a parameter is declared with `.param`"),
+        ("directive", ".frobclusters", "`.frobclusters`: this is not a kernel directive"),
+        ("in_body", ".frob 3", "`.frob`: this is not a directive"),
+        ("grammar", "%r1 %r2", "`,` belongs here"),
+        ("parameter", ".param .frob", "`.frob`: this is not a PTX type"),
+        ("clusters", ".explicitcluster", "clusters need `.target sm_90`"),
+    ];
+    for name in ["good", "last"] {
+        let kernel = loaded.kernel(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        device
+            .launch(&kernel, LaunchConfig { grid: [1; 3], block: [1; 3], dynamic_shared: 0 }, &[])
+            .unwrap();
+    }
+    for (name, needle, part) in bad {
+        let error = loaded.kernel(name).unwrap_err().to_string();
+        let line = format!("PTX line {}: ", line_of(ptx, needle));
+        assert!(error.starts_with(&line) && error.contains(part), "{name}: {error}");
+    }
+    assert_eq!(loaded.names().len(), bad.len() + 2);
+    // What is not in a function refuses the module.
+    for bad in [".frob x;", ".global .frob x;", ".global .u32 counter;", ".entry good() { ret; }"] {
+        let error = device.load(&format!("{ptx}\n{bad}")).unwrap_err();
+        assert_eq!(error.line(), line_of(ptx, "last") + 1, "{bad}: {error}");
+    }
+}
+
+#[test]
+fn directives_without_spaces_and_opaque_types() {
+    let declarations =
+        ".global.align 4 .b8 table[4];\n.global .texref tex = { a = b };\n.global .surfref s;";
+    let body =
+        "  {.reg.b16 a, b; mov.b16 a, 0;}\n  .shared.align 16 .b8 tile[48];\n  mov.b32 %r2, tile;";
+    let loaded = Device::new(Config::default()).load(&module(1, declarations, body)).unwrap();
+    assert_eq!(loaded.kernel("k").unwrap().static_shared_bytes(), 48);
 }

@@ -17,6 +17,7 @@ mod limits;
 mod loading;
 mod memory;
 mod operations;
+mod passing;
 mod pipeline;
 mod straight;
 mod subword;

@@ -1,6 +1,7 @@
 //! Loads and stores of every kind.
 
 use super::{Case, kernel, module};
+use soft_cuda::{Config, Device, LaunchConfig};
 
 #[test]
 fn widths_and_signs() {
@@ -313,4 +314,98 @@ fn one_lane_that_is_out_of_bounds_is_found() {
             assert_eq!(fault.thread, [lane, 0, 0], "{fault}");
         }
     }
+}
+
+#[test]
+fn variables_in_device_memory_of_a_function() {
+    // Each hides the module's `v`; they keep their values from launch to launch.
+    let ptx = ".version 8.7\n.target sm_80\n.address_size 64
+.global .u32 v = 5;
+.func (.reg .u32 r) counter() {
+  .global .u32 v = 100;
+  atom.global.add.u32 r, [v], 1;
+  ret;
+}
+.entry k(.param .u64 p) {
+  .global .u32 v[2] = {1, 2};
+  .global .u64 place = v+4;
+  .const .f32 half = 0.5;
+  .reg .b32 %r<9>; .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [p];
+  ld.global.u32 %r1, [v];
+  ld.global.u64 %rd2, [place];
+  ld.global.u32 %r2, [%rd2];
+  ld.const.f32 %r3, [half];
+  call (%r4), counter, ();
+  st.global.v4.b32 [%rd1], {%r1, %r2, %r3, %r4};
+  add.u32 %r1, %r1, 10;
+  st.global.u32 [v], %r1;
+  ret;
+}
+.entry other(.param .u64 p) {
+  .reg .b32 %r<9>; .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [p];
+  { .global .u32 v = 9; ld.global.u32 %r1, [v]; }
+  ld.global.u32 %r2, [v];
+  call (%r3), counter, ();
+  st.global.v4.b32 [%rd1], {%r1, %r2, %r3, %r3};
+  ret;
+}";
+    let device = Device::new(Config::default());
+    let before = device.memory_info();
+    let module = device.load(ptx).unwrap();
+    let out = device.alloc(16).unwrap();
+    let run = |name: &str| {
+        let config = LaunchConfig { grid: [1; 3], block: [1; 3], dynamic_shared: 0 };
+        device.launch(&module.kernel(name).unwrap(), config, &out.to_ne_bytes()).unwrap();
+        let mut bytes = [0; 16];
+        device.read(out, &mut bytes).unwrap();
+        let (words, _) = bytes.as_chunks::<4>();
+        [0, 1, 2, 3].map(|i| u32::from_ne_bytes(words[i]))
+    };
+    let half = 0.5f32.to_bits();
+    assert_eq!(run("k"), [1, 2, half, 100]);
+    assert_eq!(run("k"), [11, 2, half, 101]);
+    assert_eq!(run("other"), [9, 5, 102, 102]);
+    assert!(module.global("place").is_none(), "it is the kernel's own");
+    device.free(out).unwrap();
+    drop(module);
+    assert_eq!(device.memory_info(), before);
+}
+
+#[test]
+fn memory_reserved_for_the_system() {
+    // As cooperative groups of several warps use it.
+    let body = "
+  mov.u32 %r2, %reserved_smem_offset_1;
+  mov.u32 %r3, %reserved_smem_offset_begin;
+  mov.u32 %r4, %reserved_smem_offset_end;
+  mov.u32 %r5, %reserved_smem_offset_cap;
+  sub.u32 %r3, %r2, %r3;
+  sub.u32 %r4, %r4, %r2;
+  mov.u32 %r6, %total_smem_size;
+  mov.u32 %r7, %aggr_smem_size;
+  st.shared.u32 [own], 77;
+  st.shared.u32 [open], 78;
+  mad.lo.u32 %r8, %r1, 4, %r2;
+  cvt.u64.u32 %rd4, %r8;
+  cvta.shared.u64 %rd4, %rd4;
+  st.u32 [%rd4], %r1;
+  bar.sync 0;
+  xor.b32 %r9, %r1, 33;
+  mad.lo.u32 %r8, %r9, 4, %r2;
+  ld.shared.u32 %r9, [%r8];
+  ld.shared.u32 %r10, [own];
+  ld.shared.u32 %r11, [open];
+  add.u32 %r10, %r10, %r11;
+  mul.wide.u32 %rd5, %r1, 32;
+  add.s64 %rd5, %rd1, %rd5;
+  st.global.v4.b32 [%rd5], {%r3, %r4, %r5, %r6};
+  st.global.v4.b32 [%rd5+16], {%r7, %r9, %r10, %r1};";
+    let ptx = module(1, ".shared .b32 own[4];\n.extern .shared .b32 open[];", body);
+    let got = Case::new(ptx.clone(), &[vec![0; 8 * 64]]).threads(64).shared(32).run();
+    let expected = |i: u32| [0, 288, 1024, 48, 48 + 1024, i ^ 33, 155, i];
+    assert_eq!(got, (0..64).flat_map(expected).collect::<Vec<_>>());
+    let loaded = Device::new(Config::default()).load(&ptx).unwrap();
+    assert_eq!(loaded.kernel("k").unwrap().static_shared_bytes(), 16);
 }
