@@ -149,7 +149,9 @@ pub(crate) struct Worker<'k> {
     /// in a row that has been.
     pub(super) changes: u64,
     pub(super) expiries: u32,
-    executed: Executed,
+    pub(super) executed: Executed,
+    /// `executed`, and changes of mbarriers, when waits last ended or were looked at.
+    pub(super) rested: (u64, u64),
     /// How much of `executed` has been added to the launch's total.
     flushed: u64,
     /// Warp instructions executed when the block began.
@@ -182,6 +184,7 @@ impl<'k> Worker<'k> {
             regs: std::ptr::null_mut(),
             preds: std::ptr::null_mut(),
             mask: FULL,
+            party: FULL,
             shared: std::ptr::null_mut(),
             shared_size: launch.shared_bytes,
             cluster_shared: std::ptr::null_mut(),
@@ -250,6 +253,7 @@ impl<'k> Worker<'k> {
             changes: 0,
             expiries: 0,
             executed: Executed::default(),
+            rested: (0, 0),
             flushed: 0,
             begun: 0,
             turns: (0..warps).collect(),
@@ -346,10 +350,11 @@ impl<'k> Worker<'k> {
                 self.check_end()?;
                 return self.check_budget(0);
             }
-            if !progress
+            if self.stands_still(progress)
                 && !self.complete_barriers()?
                 && !self.complete_cluster_barrier()?
-                && !self.break_convergence()
+                && !self.give_way()?
+                && !progress
                 && !self.expire_waits()
             {
                 return Err(self.stuck());

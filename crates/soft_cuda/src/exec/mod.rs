@@ -78,6 +78,7 @@ pub(crate) mod shadow;
 pub(crate) mod shared_loads;
 pub(crate) mod special;
 mod split;
+mod standstill;
 mod stripes;
 mod stuck;
 pub(crate) mod tensor_core;

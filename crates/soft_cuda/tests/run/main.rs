@@ -1,6 +1,7 @@
 //! Runs small kernels on every instruction-set path and compares the bits.
 
 mod arithmetic;
+mod around;
 mod barriers;
 mod bulk;
 mod calls;
