@@ -1,18 +1,22 @@
 //! Lanes that go around an instruction which the others execute together.
 
-use super::{kernel, line_of, module};
-use soft_cuda::{Config, Device, Fault, FaultKind, LaunchConfig, LaunchError, Schedule};
+use super::{Case, kernel, line_of, module};
+use soft_cuda::{Checks, Config, Device, Fault, FaultKind, LaunchConfig, LaunchError, Schedule};
 
 const TARGETS: [&str; 2] = ["sm_80", "sm_90a"];
 const SCHEDULES: [Schedule; 4] =
     [Schedule::InOrder, Schedule::Adversarial, Schedule::Random(1), Schedule::Random(2)];
 
-/// Launches `ptx` on every model and in every schedule. All runs must end alike.
+/// Launches `ptx` on every model, in every schedule, and with masks checked. All runs must end
+/// alike.
 fn outcome(ptx: &str, threads: u32) -> Result<Vec<u32>, Fault> {
-    let mut all = TARGETS.into_iter().flat_map(|target| SCHEDULES.map(|s| (target, s)));
-    let run = |(target, schedule): (&str, Schedule)| {
-        let budget = Some(20_000_000);
-        let config = Config { schedule, instruction_budget: budget, ..Config::default() };
+    let mut all = TARGETS.into_iter().flat_map(|target| {
+        let checked = (target, Schedule::InOrder, Checks { sync: true, ..Checks::NONE });
+        SCHEDULES.map(|schedule| (target, schedule, Checks::NONE)).into_iter().chain([checked])
+    });
+    let run = |(target, schedule, checks): (&str, Schedule, Checks)| {
+        let budget = Some(10_000_000);
+        let config = Config { schedule, checks, instruction_budget: budget, ..Config::default() };
         let device = Device::new(config);
         let ptx = ptx.replace(".target sm_80", &format!(".target {target}"));
         let module = device.load(&ptx).unwrap_or_else(|error| panic!("{error}\n{ptx}"));
@@ -50,33 +54,34 @@ fn words(ptx: &str, threads: u32) -> Vec<u32> {
 
 fn stores(code: &str) -> String {
     format!(
-        "  mov.b32 %r10, 100; mov.b32 %r7, 7; setp.ne.u32 %p9, %r7, 0;
+        "  mov.b32 %r10, 100; mov.b32 %r5, 31; mov.b32 %r7, 7; setp.ne.u32 %p9, %r7, 0;
 {code}
   add.s64 %rd5, %rd1, %rd0; st.global.b32 [%rd5], %r10;"
     )
 }
 
-/// A collective, with `MASK` for its member mask, and what it gives a lane as one of some lanes.
+/// A collective, with `MASK` for its member mask, and what it gives each of some lanes.
 struct Collective {
     text: &'static str,
-    result: fn(u32, u32) -> u32,
+    result: fn(u32) -> u32,
 }
 
 const COLLECTIVES: [Collective; 8] = [
     Collective {
         text: "vote.sync.all.pred %p8, %p9, MASK; selp.b32 %r10, 1, 0, %p8;",
-        result: |_, _| 1,
+        result: |_| 1,
     },
-    Collective { text: "vote.sync.ballot.b32 %r10, %p9, MASK;", result: |_, lanes| lanes },
+    Collective { text: "vote.sync.ballot.b32 %r10, %p9, MASK;", result: |lanes| lanes },
     Collective {
-        text: "shfl.sync.down.b32 %r10, %r1, 1, 31, MASK;",
-        result: |lane, _| (lane + 1).min(31),
+        // The source is to be the last of the lanes.
+        text: "shfl.sync.idx.b32 %r10, %r1, %r5, 31, MASK;",
+        result: |lanes| 31 - lanes.leading_zeros(),
     },
-    Collective { text: "bar.warp.sync MASK; mov.b32 %r10, 5;", result: |_, _| 5 },
-    Collective { text: "match.any.sync.b32 %r10, %r7, MASK;", result: |_, lanes| lanes },
-    Collective { text: "match.all.sync.b32 %r10|%p8, %r7, MASK;", result: |_, lanes| lanes },
-    Collective { text: "redux.sync.add.u32 %r10, %r1, MASK;", result: |_, lanes| sum(lanes) },
-    Collective { text: "elect.sync %r10|%p8, MASK;", result: |_, lanes| lanes.trailing_zeros() },
+    Collective { text: "bar.warp.sync MASK; mov.b32 %r10, 5;", result: |_| 5 },
+    Collective { text: "match.any.sync.b32 %r10, %r7, MASK;", result: |lanes| lanes },
+    Collective { text: "match.all.sync.b32 %r10|%p8, %r7, MASK;", result: |lanes| lanes },
+    Collective { text: "redux.sync.add.u32 %r10, %r1, MASK;", result: |lanes| sum(lanes) },
+    Collective { text: "elect.sync %r10|%p8, MASK;", result: |lanes| lanes.trailing_zeros() },
 ];
 
 fn sum(lanes: u32) -> u32 {
@@ -112,7 +117,7 @@ fn lanes_that_return_are_not_waited_for() {
             let instruction = collective.with("-1");
             format!("setp.lt.u32 %p1, %r1, {around}; @%p1 bra JOIN;\n{instruction}\nJOIN:")
         },
-        |c, around, lane| if lane < around { 100 } else { (c.result)(lane, from(around)) },
+        |c, around, lane| if lane < around { 100 } else { (c.result)(from(around)) },
     );
 }
 
@@ -125,19 +130,13 @@ fn lanes_that_go_around_may_meet_elsewhere() {
             format!(
                 "setp.lt.u32 %p1, %r1, {around}; selp.b32 %r6, {}, {}, %p1; @%p1 bra JOIN;
 {all}
-JOIN: {rest}",
+JOIN: @%p1 sub.u32 %r5, {around}, 1;
+{rest}",
                 !from(around),
                 from(around),
             )
         },
-        |c, around, lane| {
-            let lanes = if lane < around { !from(around) } else { from(around) };
-            match lane < around && c.text.starts_with("shfl") {
-                // The last one reads from a lane that does not take part.
-                true => lane + 1,
-                false => (c.result)(lane, lanes),
-            }
-        },
+        |c, around, lane| (c.result)(if lane < around { !from(around) } else { from(around) }),
     );
 }
 
@@ -149,7 +148,7 @@ fn nested_branches_are_left_one_by_one() {
             format!(
                 "setp.gt.u32 %p2, %r1, 15; @%p2 bra OUTER;
   setp.lt.u32 %p1, %r1, {around}; @%p1 bra INNER;
-  {instruction}
+  mov.b32 %r5, 15; {instruction}
 INNER: add.u32 %r10, %r10, 1000;
 OUTER:"
             )
@@ -157,7 +156,7 @@ OUTER:"
         |c, around, lane| match lane {
             16.. => 100,
             _ if lane < around => 1100,
-            _ => (c.result)(lane, from(around) & 0xffff) + 1000,
+            _ => (c.result)(from(around) & 0xffff) + 1000,
         },
     );
 }
@@ -169,7 +168,7 @@ fn a_function_is_left_before_the_collective() {
             ".func (.param .b32 r) together(.param .b32 a)
 {{
   .reg .b32 %r<20>; .reg .pred %p<20>;
-  ld.param.b32 %r1, [a]; mov.b32 %r7, 7; setp.ne.u32 %p9, %r7, 0;
+  ld.param.b32 %r1, [a]; mov.b32 %r5, 31; mov.b32 %r7, 7; setp.ne.u32 %p9, %r7, 0;
   setp.lt.u32 %p1, %r1, 3; @%p1 bra LEAVE;
   {}
   st.param.b32 [r], %r10; ret;
@@ -180,7 +179,7 @@ LEAVE: st.param.b32 [r], 200; ret;
         let code = "{ .param .b32 a; .param .b32 r; st.param.b32 [a], %r1;
   call.uni (r), together, (a); ld.param.b32 %r10, [r]; }";
         let ptx = module(1, &declarations, &stores(code));
-        let want = |lane| if lane < 3 { 200 } else { (collective.result)(lane, from(3)) };
+        let want = |lane| if lane < 3 { 200 } else { (collective.result)(from(3)) };
         let want: Vec<u32> = (0..32).map(want).collect();
         assert_eq!(words(&ptx, 32), want, "{}", collective.text);
     }
@@ -199,7 +198,7 @@ DONE: mov.b32 %r10, %r11;",
             collective.with("-1")
         );
         // Lane `i` comes to the first `i` of them.
-        let of = |lane: u32| (0..lane.min(5)).map(move |i| (collective.result)(lane, from(i + 1)));
+        let of = |lane: u32| (0..lane.min(5)).map(move |i| (collective.result)(from(i + 1)));
         let want: Vec<u32> =
             (0..32).map(|lane| of(lane).fold(0, |sum: u32, one| sum.wrapping_add(one))).collect();
         assert_eq!(lanes(&code), want, "{}", collective.text);
@@ -253,6 +252,11 @@ fn lanes_of_two_arms_meet() {
             |_| 496 + 1600,
         ),
         ("elect.sync %r10|%p1, -1;", "elect.sync %r10|%p2, -1;", |_| 0),
+        (
+            "sub.u32 %r2, 0, 1; bar.warp.sync %r2; mov.b32 %r10, 1;",
+            "mov.b32 %r2, 5; sub.u32 %r3, 0, 1; bar.warp.sync %r3; mov.b32 %r10, 2;",
+            |lane| 1 + lane / 16,
+        ),
     ] {
         let code = format!(
             "mov.b32 %r12, 9; setp.gt.u32 %p5, %r1, 15; @%p5 bra HIGH;
@@ -372,13 +376,8 @@ JOIN:";
 
 #[test]
 fn spinning_lanes_keep_nobody_from_meeting() {
-    let flag = ".shared .align 4 .b32 flag;";
     let spin = "SPIN: ld.volatile.shared.b32 %r3, [flag]; setp.ne.u32 %p6, %r3, 77; @%p6 bra SPIN;";
     let set = "st.volatile.shared.b32 [flag], 77;";
-    // A spin that comes to no backward branch with all of its lanes.
-    let apart = "SPIN: ld.volatile.shared.b32 %r3, [flag]; and.b32 %r4, %r1, 1;
-  setp.eq.u32 %p7, %r4, 0; @%p7 bra EVEN; setp.ne.u32 %p6, %r3, 77; @%p6 bra SPIN; bra.uni END;
-EVEN: setp.ne.u32 %p6, %r3, 77; @%p6 bra SPIN;";
     let bodies = [
         // One warp: lanes of two arms meet, and a third part waits for what they do then.
         format!(
@@ -402,19 +401,38 @@ JOIN: setp.eq.u32 %p3, %r1, 0; @%p3 bra END; {set} barrier.sync 0; bra.uni END;
 OTHER: {spin} barrier.sync 0;
 END:"
         ),
-        // The same, of lanes of the same warp.
+        // Lanes of the same warp, which calls a function in each round.
         format!(
-            "setp.gt.u32 %p1, %r1, 15; @%p1 bra JOIN; {apart}
-END: bra.uni JOIN;
-JOIN: setp.gt.u32 %p1, %r1, 15; @!%p1 bra OUT; {set}
-OUT:"
+            "setp.gt.u32 %p1, %r1, 15; @%p1 bra JOIN;
+SPIN: {{ .param .b32 r; call.uni (r), get; ld.param.b32 %r3, [r]; }}
+  setp.ne.u32 %p6, %r3, 77; @%p6 bra SPIN;
+JOIN: setp.gt.u32 %p1, %r1, 15; @%p1 {set}"
         ),
     ];
-    for body in bodies {
+    let declarations = ".shared .align 4 .b32 flag;
+.func (.param .b32 r) get()
+{ .reg .b32 %r3; ld.volatile.shared.b32 %r3, [flag]; st.param.b32 [r], %r3; ret; }";
+    for (body, threads) in bodies.iter().zip([32, 96, 96, 32]) {
         let code = format!(
             "setp.eq.u32 %p9, %r1, 0; @%p9 st.shared.b32 [flag], 0; bar.sync 0; mov.b32 %r10, 1;
 {body}"
         );
-        assert_eq!(words(&module(1, flag, &stores(&code)), 96), [1; 96], "{body}");
+        let ptx = module(1, declarations, &stores(&code));
+        assert_eq!(words(&ptx, threads), vec![1; threads as usize], "{body}");
+    }
+}
+
+#[test]
+fn lanes_that_came_apart_are_together_at_an_aligned_barrier() {
+    // Lane 0 loops for so long that the others go ahead.
+    for barrier in ["bar.sync 0;", "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"]
+    {
+        let code = format!(
+            "mov.b32 %r3, 0; setp.ne.u32 %p1, %r1, 0; @%p1 bra JOIN;
+LOOP: add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, 5000; @%p2 bra LOOP;
+JOIN: {barrier}"
+        );
+        let ptx = kernel(1, &stores(&code)).replace("sm_80", "sm_90a");
+        assert_eq!(Case::new(ptx, &[vec![0; 64]]).threads(64).run(), [100; 64], "{barrier}");
     }
 }
