@@ -353,7 +353,7 @@ impl<'k> Worker<'k> {
             if self.stands_still(progress)
                 && !self.complete_barriers()?
                 && !self.complete_cluster_barrier()?
-                && !self.give_way()?
+                && !self.give_way(progress)?
                 && !progress
                 && !self.expire_waits()
             {
@@ -411,6 +411,7 @@ impl<'k> Worker<'k> {
         self.cx.printed.clear();
         self.expiries = 0;
         self.begun = self.executed.warp;
+        self.rested = (self.executed.warp, self.cx.barriers.changes);
         if let Schedule::Random(seed) = launch.schedule {
             self.random = Random::new(seed, cluster);
             self.turns.sort_unstable();

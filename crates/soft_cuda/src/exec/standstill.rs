@@ -10,7 +10,7 @@ use super::members::{Site, collective_at, execute, member_masks};
 use super::op::Cx;
 use super::phases::Barriers;
 use super::recorder::WarpFault;
-use super::split::{Split, State};
+use super::split::{Node, Release, Split, State};
 use super::warp::Warp;
 use crate::fault::{FaultKind, Waiting};
 
@@ -59,7 +59,7 @@ impl Warp {
             return Ok(false);
         }
         // Only lanes that wait to reconverge could still come, or exit.
-        if self.give_way(code, cx, false)? {
+        if self.give_way(code, cx, Release::Any)? {
             return Ok(true);
         }
         let first = self.splits[0];
@@ -72,15 +72,14 @@ impl Warp {
     }
 
     /// Lets lanes go on that others may wait for: those at a collective that is complete, or else
-    /// those that wait to reconverge, or, if `wanted`, those of them that a collective waits for.
-    /// Returns whether there were any.
+    /// some that wait to reconverge. Returns whether there were any.
     pub(super) fn give_way(
         &mut self,
         code: &Code,
         cx: &mut Cx<'_>,
-        wanted: bool,
+        release: Release,
     ) -> Result<bool, WarpFault> {
-        Ok(self.gather(code, cx)? || self.break_convergence(code, cx, wanted))
+        Ok(self.gather(code, cx)? || self.break_convergence(code, cx, release))
     }
 
     /// The lanes that wait at collectives.
@@ -135,32 +134,42 @@ impl Warp {
         Ok(true)
     }
 
-    /// Lets lanes that wait to reconverge go on without the others: first those that a collective
-    /// waits for, which are all if `wanted`, and those of inner branches before those of outer
-    /// ones. Returns whether there were any.
+    /// Lets lanes that wait to reconverge go on without the others. Returns whether there were any.
     ///
     /// Whoever went around a barrier that the lanes of a warp must execute together stays: that is
     /// an error.
-    fn break_convergence(&mut self, code: &Code, cx: &Cx<'_>, wanted: bool) -> bool {
+    fn break_convergence(&mut self, code: &Code, cx: &Cx<'_>, release: Release) -> bool {
         let waiters = self.waiters(code, cx);
-        let needed = bits(waiters.lanes).fold(0, |needed, lane| needed | waiters.masks[lane]);
+        let wanted = bits(waiters.lanes).fold(0, |wanted, lane| wanted | waiters.masks[lane]);
         let aligned = |split: &&Split| match split.state {
             State::Barrier(index) => code.barriers[index as usize].aligned,
             _ => false,
         };
         let stuck = self.splits.iter().filter(aligned).fold(0, |all, split| all | split.mask);
         let nodes = self.nodes.iter_mut().flatten();
-        let node = nodes
-            .filter(|node| node.arrived != 0 && node.pending & stuck == 0)
-            .filter(|node| !wanted || node.arrived & needed != 0)
-            .min_by_key(|node| {
-                (node.arrived & needed == 0, (node.arrived | node.pending).count_ones())
-            });
+        let mut nodes = nodes.filter(|node| node.arrived != 0 && node.pending & stuck == 0);
+        let inner_first = |node: &&mut Node| {
+            (node.arrived & wanted == 0, (node.arrived | node.pending).count_ones())
+        };
+        let node = match release {
+            Release::Any => nodes.min_by_key(inner_first),
+            Release::Wanted => {
+                nodes.filter(|node| node.arrived & wanted != 0).min_by_key(inner_first)
+            }
+            Release::First => nodes.next(),
+            Release::Long => nodes.find(|node| node.long),
+        };
         let Some(node) = node else { return false };
         let lanes = std::mem::take(&mut node.arrived);
         let split = Split::new(node.reconverge, lanes, node.parent, node.frame);
         self.splits.push(split);
         true
+    }
+
+    /// Notes which lanes wait to reconverge, as those that have waited for long if they still do
+    /// when this is called again.
+    pub(super) fn note_convergence(&mut self) {
+        self.nodes.iter_mut().flatten().for_each(|node| node.long = node.arrived != 0);
     }
 
     /// Where the lanes stand, for messages.

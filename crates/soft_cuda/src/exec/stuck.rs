@@ -2,7 +2,8 @@
 
 use super::block::{BlockError, Worker};
 use super::recorder::WarpFault;
-use super::split::State;
+use super::split::{Release, State};
+use super::warp::Warp;
 use crate::fault::{FaultKind, Waiting};
 
 /// How often in a row a cluster that cannot go on ends its waits for mbarriers
@@ -55,19 +56,23 @@ impl Worker<'_> {
         still
     }
 
-    /// Lets lanes go on that wait to reconverge with others: those that a collective waits for,
-    /// or else any. Returns whether there were any.
-    pub(super) fn give_way(&mut self) -> Result<bool, BlockError> {
+    /// Lets lanes go on that wait for others of their warp: while others run, those at collectives
+    /// and those that have waited for long. Returns whether there were any.
+    pub(super) fn give_way(&mut self, others_run: bool) -> Result<bool, BlockError> {
+        if others_run {
+            let any = self.release(Release::Long)?;
+            self.warps.iter_mut().for_each(Warp::note_convergence);
+            return Ok(any);
+        }
+        Ok(self.release(Release::Wanted)? || self.release(Release::Any)?)
+    }
+
+    fn release(&mut self, release: Release) -> Result<bool, BlockError> {
         let mut any = false;
-        for wanted in [true, false] {
-            for warp in 0..self.warps.len() {
-                self.enter(warp);
-                let gave = self.warps[warp].give_way(self.launch.code, &mut self.cx, wanted);
-                any |= gave.map_err(|fault| BlockError::Fault { warp: warp as u32, fault })?;
-            }
-            if any {
-                break;
-            }
+        for warp in 0..self.warps.len() {
+            self.enter(warp);
+            let gave = self.warps[warp].give_way(self.launch.code, &mut self.cx, release);
+            any |= gave.map_err(|fault| BlockError::Fault { warp: warp as u32, fault })?;
         }
         Ok(any)
     }

@@ -14,7 +14,7 @@ use super::mbarrier::{self, Waited};
 use super::members::{Site, execute, member_masks};
 use super::op::{Cx, Op};
 use super::recorder::WarpFault;
-use super::split::{Node, ROOT, Split, State};
+use super::split::{Node, ROOT, Release, Split, State};
 use crate::fault::FaultKind;
 
 /// Backward branches after which other splits of the warp run.
@@ -139,7 +139,7 @@ impl Warp {
             if turn.rounds == 0 {
                 // Lanes that loop this long may wait for one that waits for
                 // them to reconverge, as with a lock: let it go ahead.
-                return match self.give_way(code, cx, false) {
+                return match self.give_way(code, cx, Release::First) {
                     Ok(_) => Stop::Turn,
                     Err(fault) => Stop::Fault(fault),
                 };
@@ -296,9 +296,7 @@ impl Warp {
         let Split { mask, node: parent, frame, .. } = self.splits.swap_remove(at);
         let mut node = parent;
         if reconverge != NO_RECONVERGENCE && reconverge != self.reconvergence(parent) {
-            let (pending, arrived, activation) = (mask, 0, None);
-            let new = Node { reconverge, parent, pending, arrived, frame, activation };
-            node = self.add_node(new);
+            node = self.add_node(Node::new(reconverge, parent, mask, frame));
         }
         for (pc, mask) in paths {
             let segment = &code.segments[pc as usize];
