@@ -14,38 +14,27 @@ use super::split::{Node, Release, Split, State};
 use super::warp::Warp;
 use crate::fault::{FaultKind, Waiting};
 
-/// Lanes that wait at collectives; by lane, the member mask that it gives, and the segment that the
-/// collective ends.
+/// Lanes that wait at collectives; by lane, the member mask that it gives, and those lanes that it
+/// may execute its collective with.
 struct Waiters {
     lanes: u32,
     masks: [u32; LANES],
-    places: [u32; LANES],
+    company: [u32; LANES],
 }
 
 impl Waiters {
     /// The lanes whose collective is complete: all lanes of their masks that have not exited are
     /// at it, and it is complete for these, too.
-    fn complete(&self, code: &Code, live: u32) -> u32 {
+    fn complete(&self, live: u32) -> u32 {
         let mut lanes = self.lanes;
         loop {
-            let wanted = |lane: usize| bits(self.masks[lane] & live);
-            let meets_all = |lane: &usize| {
-                wanted(*lane).all(|other| lanes >> other & 1 != 0 && self.meet(code, *lane, other))
-            };
-            let rest = bits(lanes).filter(meets_all).fold(0, |all, lane| all | 1 << lane);
+            let met = |&lane: &usize| self.masks[lane] & live & !(lanes & self.company[lane]) == 0;
+            let rest = bits(lanes).filter(met).fold(0, |all, lane| all | 1 << lane);
             if rest == lanes {
                 return lanes;
             }
             lanes = rest;
         }
-    }
-
-    /// Whether two lanes execute their collectives together.
-    fn meet(&self, code: &Code, one: usize, other: usize) -> bool {
-        let [a, b] = [one, other].map(|lane| self.places[lane]);
-        let [kind, its] = [a, b].map(|pc| collective_at(code, pc).kind);
-        let same = self.masks[one] == self.masks[other] || kind == CollectiveKind::Barrier;
-        a == b || kind == its && same
     }
 }
 
@@ -84,13 +73,28 @@ impl Warp {
 
     /// The lanes that wait at collectives.
     fn waiters(&self, code: &Code, cx: &Cx<'_>) -> Waiters {
-        let mut waiters = Waiters { lanes: 0, masks: [0; LANES], places: [0; LANES] };
-        for split in self.splits.iter().filter(|split| split.state == State::Collective) {
+        let mut waiters = Waiters { lanes: 0, masks: [0; LANES], company: [0; LANES] };
+        let splits = || self.splits.iter().filter(|split| split.state == State::Collective);
+        for split in splits() {
             let given = member_masks(cx, collective_at(code, split.pc));
-            for lane in bits(split.mask) {
-                (waiters.masks[lane], waiters.places[lane]) = (given[lane], split.pc);
-            }
+            bits(split.mask).for_each(|lane| waiters.masks[lane] = given[lane]);
             waiters.lanes |= split.mask;
+        }
+        let masks = &waiters.masks;
+        for split in splits() {
+            let kind = collective_at(code, split.pc).kind;
+            // Those who come to the same instruction, and to another one of its kind.
+            let (mut here, mut elsewhere) = (0, 0);
+            for other in splits().filter(|other| collective_at(code, other.pc).kind == kind) {
+                match other.pc == split.pc || kind == CollectiveKind::Barrier {
+                    true => here |= other.mask,
+                    false => elsewhere |= other.mask,
+                }
+            }
+            for lane in bits(split.mask) {
+                let alike = bits(elsewhere).filter(|&other| masks[other] == masks[lane]);
+                waiters.company[lane] = alike.fold(here, |all, other| all | 1 << other);
+            }
         }
         waiters
     }
@@ -99,12 +103,10 @@ impl Warp {
     /// that they wait for is among them. Returns whether there were any.
     fn gather(&mut self, code: &Code, cx: &mut Cx<'_>) -> Result<bool, WarpFault> {
         let waiters = self.waiters(code, cx);
-        let complete = waiters.complete(code, self.live);
-        if complete == 0 {
-            return Ok(false);
-        }
-        let first = waiters.places[complete.trailing_zeros() as usize];
-        let kind = collective_at(code, first).kind;
+        let complete = waiters.complete(self.live);
+        let at_it = |split: &&Split| split.state == State::Collective && split.mask & complete != 0;
+        let Some(first) = self.splits.iter().find(at_it) else { return Ok(false) };
+        let kind = collective_at(code, first.pc).kind;
         let mut sites: Vec<Site<'_>> = Vec::new();
         // From the back, so that removing one split moves none that is still to come.
         for at in (0..self.splits.len()).rev() {
