@@ -150,7 +150,9 @@ pub(crate) struct Worker<'k> {
     /// in a row that has been.
     pub(super) changes: u64,
     pub(super) expiries: u32,
-    executed: Executed,
+    pub(super) executed: Executed,
+    /// `executed`, and changes of mbarriers, when waits last ended or were looked at.
+    pub(super) rested: (u64, u64),
     /// How much of `executed` has been added to the launch's total.
     flushed: u64,
     /// Warp instructions executed when the block began.
@@ -183,6 +185,7 @@ impl<'k> Worker<'k> {
             regs: std::ptr::null_mut(),
             preds: std::ptr::null_mut(),
             mask: FULL,
+            party: FULL,
             shared: std::ptr::null_mut(),
             shared_size: launch.shared_bytes,
             cluster_shared: std::ptr::null_mut(),
@@ -251,6 +254,7 @@ impl<'k> Worker<'k> {
             changes: 0,
             expiries: 0,
             executed: Executed::default(),
+            rested: (0, 0),
             flushed: 0,
             begun: 0,
             turns: (0..warps).collect(),
@@ -347,10 +351,11 @@ impl<'k> Worker<'k> {
                 self.end()?;
                 return self.check_budget(0);
             }
-            if !progress
+            if self.stands_still(progress)
                 && !self.complete_barriers()?
                 && !self.complete_cluster_barrier()?
-                && !self.break_convergence()
+                && !self.give_way(progress)?
+                && !progress
                 && !self.expire_waits()
             {
                 return Err(self.stuck());
@@ -410,6 +415,7 @@ impl<'k> Worker<'k> {
         self.cx.printed.clear();
         self.expiries = 0;
         self.begun = self.executed.warp;
+        self.rested = (self.executed.warp, self.cx.barriers.changes);
         if let Schedule::Random(seed) = launch.schedule {
             self.random = Random::new(seed, cluster);
             self.turns.sort_unstable();

@@ -53,10 +53,7 @@ impl Warp {
             // Functions that are called together return to one place together.
             if group != split.mask && node == split.node {
                 let Split { mask, node: parent, frame, .. } = split;
-                let (reconverge, arrived) = (call.next, 0);
-                let together =
-                    Node { reconverge, parent, pending: mask, arrived, frame, activation: None };
-                node = self.add_node(together);
+                node = self.add_node(Node::new(call.next, parent, mask, frame));
             }
             self.activate(code, cx, (function, index), Split { mask: group, node, ..split })?;
         }
@@ -85,9 +82,7 @@ impl Warp {
         begin_frame(cx, mask, (call, callee), (caller, frame));
         let runs = self.runs(function, parent);
         let activation = Some(Activation::new(cx, code, (function, index), runs));
-        let (reconverge, pending) = (call.next, mask);
-        let node = Node { reconverge, parent, pending, arrived: 0, frame: caller, activation };
-        let node = self.add_node(node);
+        let node = self.add_node(Node { activation, ..Node::new(call.next, parent, mask, caller) });
         self.splits.push(Split::new(callee.entry, mask, node, frame));
         Ok(())
     }

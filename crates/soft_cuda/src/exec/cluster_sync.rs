@@ -2,15 +2,15 @@
 
 use super::block::{BlockError, Worker};
 use super::cluster::ClusterBarrier;
-use super::code::BarrierKind;
+use super::code::{Barrier, BarrierKind};
 use super::machine::LANES;
 use super::recorder::WarpFault;
 use super::split::{Split, State};
 use crate::fault::FaultKind;
 
 impl Worker<'_> {
-    /// The splits at the cluster's barrier: warp, place there, and what it does.
-    fn at_cluster_barrier(&self) -> Vec<(usize, usize, Split, BarrierKind, u32)> {
+    /// The splits at the cluster's barrier: warp, place there, and where they are.
+    fn at_cluster_barrier(&self) -> Vec<(usize, usize, Split, Barrier)> {
         let mut all = Vec::new();
         for (w, warp) in self.warps.iter().enumerate() {
             for (s, split) in warp.splits.iter().enumerate() {
@@ -19,7 +19,7 @@ impl Worker<'_> {
                 if !barrier.kind.is_of_cluster() {
                     continue;
                 }
-                all.push((w, s, *split, barrier.kind, barrier.next));
+                all.push((w, s, *split, *barrier));
             }
         }
         all
@@ -34,7 +34,14 @@ impl Worker<'_> {
         }
         let mut any = false;
         // From the back, so that removing one split moves none that is still to come.
-        for &(w, s, split, kind, next) in here.iter().rev() {
+        for &(w, s, split, Barrier { kind, aligned, next, .. }) in here.iter().rev() {
+            let together = here.iter().filter(|other| other.0 == w && other.2.pc == split.pc);
+            let together = together.fold(0, |all, other| all | other.2.mask);
+            let apart = aligned && together != self.warps[w].live;
+            if apart && self.warps[w].ready() {
+                // The other lanes may still come.
+                continue;
+            }
             let barrier = &mut self.cluster;
             let (arrived, passed) = (barrier.arrived[w], barrier.passed[w]);
             let bad = |reason: &str| FaultKind::BadBarrier { reason: reason.to_owned() };
@@ -68,7 +75,10 @@ impl Worker<'_> {
                     }
                 }
             }
-            self.check_aligned(w, split)?;
+            if apart {
+                let waiting = self.waiting(w);
+                return Err(self.fault(w, split, FaultKind::BarrierDivergence { waiting }));
+            }
             self.warps[w].resume(s, next);
             any = true;
         }
@@ -85,16 +95,6 @@ impl Worker<'_> {
             return Ok(true);
         }
         Ok(any)
-    }
-
-    /// Fails if not all lanes of a warp are at an instruction that all have to execute together.
-    fn check_aligned(&self, warp: usize, split: Split) -> Result<(), BlockError> {
-        let State::Barrier(index) = split.state else { return Ok(()) };
-        if !self.launch.code.barriers[index as usize].aligned || split.mask == self.warps[warp].live
-        {
-            return Ok(());
-        }
-        Err(self.fault(warp, split, FaultKind::BarrierDivergence { waiting: self.waiting(warp) }))
     }
 
     /// All threads of `warp` have exited. If its block has none left: fails unless what other

@@ -238,9 +238,22 @@ pub(crate) struct Collective {
     pub op: Op,
     /// Register slot of the member mask.
     pub members: u32,
-    /// `bar.warp.sync`: lanes may execute different instructions of it together.
-    pub anywhere: bool,
+    pub kind: CollectiveKind,
     pub next: u32,
+}
+
+/// Which collective it is, with its qualifiers, and a mode by its number: lanes execute different
+/// instructions of one kind together if they give the same member mask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CollectiveKind {
+    /// `bar.warp.sync`: the masks may differ.
+    Barrier,
+    Shuffle(u32),
+    Vote(u32),
+    /// Whether it is `.all`, and whether values have 64 bits.
+    Match(bool, bool),
+    Redux(u32),
+    Elect,
 }
 
 /// A `mbarrier.test_wait` or `mbarrier.try_wait` instruction.

@@ -1,9 +1,10 @@
 //! Operations on the lanes of a warp together: shuffles, votes, matches and
-//! reductions. The warp scheduler calls them with exactly the lanes that take
-//! part as the active mask.
+//! reductions. The warp scheduler calls them with the lanes that execute the
+//! instruction as the active mask, and all that take part as the party, whose
+//! values are where the instruction has its own.
 
 use super::lanes::Lane;
-use super::machine::{FULL, LANES, NO_SLOT};
+use super::machine::{FULL, LANES, NO_SLOT, bits};
 use super::op::{Cx, Handler, Op};
 use crate::fault::FaultKind;
 
@@ -52,10 +53,10 @@ unsafe impl Handler for Shuffle {
                     }
                 };
                 let source = if ok { source & 31 } else { own };
-                if cx.checks.sync && cx.mask >> source & 1 == 0 {
+                if cx.checks.sync && cx.party >> source & 1 == 0 {
                     let reason =
                         format!("lane {source}, from which this reads, does not take part");
-                    let kind = FaultKind::BadMask { mask: cx.mask, reason };
+                    let kind = FaultKind::BadMask { mask: cx.party, reason };
                     return cx.fail(own, kind);
                 }
                 out[lane] = values[source as usize];
@@ -87,8 +88,8 @@ unsafe impl Handler for Vote {
         // SAFETY: by the contract of the trait.
         unsafe {
             let flip = if op.x & 4 != 0 { FULL } else { 0 };
-            let votes = (cx.pred(op.a) ^ flip) & cx.mask;
-            let all = votes == cx.mask;
+            let votes = (cx.pred(op.a) ^ flip) & cx.party;
+            let all = votes == cx.party;
             let result = match op.x & 3 {
                 0 => all,
                 1 => votes != 0,
@@ -121,11 +122,10 @@ unsafe impl<S: Copy + PartialEq> Handler for Match<S> {
             let d = cx.slot::<u32>(op.d);
             let mut all = 0;
             for lane in cx.active() {
-                let equal = cx
-                    .active()
+                let equal = bits(cx.party)
                     .filter(|&other| values[other] == values[lane])
                     .fold(0, |mask, other| mask | 1 << other);
-                let whole = equal == cx.mask;
+                let whole = equal == cx.party;
                 all |= u32::from(whole) << lane;
                 *d.add(lane) = if op.x == 0 || whole { equal } else { 0 };
             }
@@ -152,7 +152,7 @@ unsafe impl Handler for Redux {
             let a = cx.slot::<u32>(op.a);
             let signed = op.x & 8 != 0;
             let less = |p: u32, q: u32| if signed { i32::get(p) < i32::get(q) } else { p < q };
-            let result = cx.active().map(|lane| *a.add(lane)).reduce(|p, q| match op.x & 7 {
+            let result = bits(cx.party).map(|lane| *a.add(lane)).reduce(|p, q| match op.x & 7 {
                 0 => p.wrapping_add(q),
                 1 => {
                     if less(q, p) {
@@ -189,7 +189,7 @@ pub(crate) struct Elect;
 unsafe impl Handler for Elect {
     #[inline(always)]
     unsafe fn run(cx: &mut Cx<'_>, op: &Op) -> bool {
-        let leader = cx.mask.trailing_zeros();
+        let leader = cx.party.trailing_zeros();
         // SAFETY: `d` has 32-bit lanes.
         unsafe {
             if op.d != NO_SLOT {

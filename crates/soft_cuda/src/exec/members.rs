@@ -1,8 +1,9 @@
 //! Instructions with a member mask: who takes part, and their execution.
 
-use super::code::{Code, Collective, End};
-use super::machine::bits;
+use super::code::{Code, Collective, CollectiveKind, End};
+use super::machine::{LANES, bits};
 use super::op::Cx;
+use super::recorder::WarpFault;
 use crate::fault::FaultKind;
 
 pub(super) fn collective_at(code: &Code, pc: u32) -> &Collective {
@@ -12,61 +13,125 @@ pub(super) fn collective_at(code: &Code, pc: u32) -> &Collective {
     }
 }
 
-/// Whether the member masks of the lanes `mask` are covered by `mask`.
-pub(super) fn complete(cx: &Cx<'_>, members: u32, mask: u32, live: u32) -> bool {
-    complete_in(cx, members, mask, live, mask)
+/// The member mask that each lane gives at a collective.
+pub(super) fn member_masks(cx: &Cx<'_>, collective: &Collective) -> [u32; LANES] {
+    // SAFETY: `members` is a slot of 32-bit lanes of this kernel.
+    unsafe { cx.slot::<[u32; LANES]>(collective.members).read() }
 }
 
-/// Whether the member masks of the lanes `mask` are covered by `all`. Lanes
-/// that have exited are not waited for.
-pub(super) fn complete_in(cx: &Cx<'_>, members: u32, mask: u32, live: u32, all: u32) -> bool {
-    bits(mask).all(|lane| {
-        // SAFETY: `members` is a slot of 32-bit lanes of this kernel.
-        let wanted = unsafe { *cx.slot::<u32>(members).add(lane) };
-        wanted & live & !all == 0
-    })
+/// A collective, those of the lanes which execute it that come to this instruction, and its PTX
+/// line.
+pub(super) struct Site<'c> {
+    pub collective: &'c Collective,
+    pub lanes: u32,
+    pub line: u32,
 }
 
-/// Executes a collective at PTX line `line` for the lanes `mask`: once for each member mask.
-/// `live` are the lanes that have not exited.
+/// Executes a collective for the lanes of all `sites`, which are of one kind: once for each of
+/// their member masks. `live` are the lanes that have not exited.
 pub(super) fn execute(
     cx: &mut Cx<'_>,
-    collective: &Collective,
-    (mask, live): (u32, u32),
-    line: u32,
-) -> Result<(), (u32, FaultKind)> {
-    let mut left = mask;
+    sites: &[Site<'_>],
+    masks: &[u32; LANES],
+    live: u32,
+) -> Result<(), WarpFault> {
+    let mut left = sites.iter().fold(0, |all, site| all | site.lanes);
     while left != 0 {
-        let first = left.trailing_zeros() as usize;
-        // SAFETY: `members` is a slot of 32-bit lanes of this kernel.
-        let members = unsafe { cx.slot::<u32>(collective.members) };
-        // SAFETY: as above.
-        let same = |lane: &usize| unsafe { *members.add(*lane) == *members.add(first) };
-        let group = bits(left).filter(same).fold(0, |group, lane| group | 1 << lane);
+        let members = masks[left.trailing_zeros() as usize];
+        let same = bits(left).filter(|&lane| masks[lane] == members);
+        let group = same.fold(0, |group, lane| group | 1 << lane);
         left &= !group;
-        cx.mask = group;
-        if cx.checks.sync {
-            // SAFETY: `members` is a slot of 32-bit lanes of this kernel.
-            if let Err((lane, kind)) = check(cx, unsafe { *members.add(first) }, group, live)
-                && cx.found(lane, line, kind)
+        let here = || sites.iter().filter(|site| site.lanes & group != 0);
+        if cx.checks.sync
+            && let Err((lane, kind)) = check(cx, members, group, live)
+        {
+            let line = here().find(|site| site.lanes >> lane & 1 != 0).map_or(0, |site| site.line);
+            if cx.found(lane, line, kind)
                 && let Some(fault) = cx.fault.take()
             {
-                return Err((fault.lane, fault.kind));
+                return Err(WarpFault { lane: fault.lane, line, kind: fault.kind });
             }
         }
-        if collective.anywhere
+        if sites[0].collective.kind == CollectiveKind::Barrier
             && let Some(checker) = &mut cx.checker
         {
             checker.known.sync_warp(cx.warp, group);
         }
-        // SAFETY: the operation was decoded for this kernel.
-        if unsafe { (collective.op.run)(cx, &collective.op) }
-            && let Some(fault) = cx.fault.take()
-        {
-            return Err((fault.lane, fault.kind));
+        cx.party = group;
+        if sites.len() == 1 {
+            run(cx, &sites[0], group)?;
+            continue;
+        }
+        // Each instruction finds what the lanes give that execute another where it has its own.
+        let mut given = [0; LANES];
+        for site in here() {
+            bits(site.lanes & group).for_each(|lane| given[lane] = get(cx, site.collective, lane));
+        }
+        for site in here() {
+            let others = group & !site.lanes;
+            let mut own = [0; LANES];
+            for lane in bits(others) {
+                own[lane] = get(cx, site.collective, lane);
+                set(cx, site.collective, lane, given[lane]);
+            }
+            run(cx, site, group & site.lanes)?;
+            bits(others).for_each(|lane| set(cx, site.collective, lane, own[lane]));
         }
     }
     Ok(())
+}
+
+/// Executes the instruction of a site for `lanes`.
+fn run(cx: &mut Cx<'_>, site: &Site<'_>, lanes: u32) -> Result<(), WarpFault> {
+    cx.mask = lanes;
+    let op = &site.collective.op;
+    // SAFETY: the operation was decoded for this kernel.
+    if unsafe { (op.run)(cx, op) }
+        && let Some(fault) = cx.fault.take()
+    {
+        return Err(WarpFault { lane: fault.lane, line: site.line, kind: fault.kind });
+    }
+    Ok(())
+}
+
+/// The value that a lane gives to the others at a collective.
+fn get(cx: &Cx<'_>, collective: &Collective, lane: usize) -> u64 {
+    let slot = collective.op.a;
+    // SAFETY: a predicate or a slot of this kernel, with lanes of this size.
+    unsafe {
+        match collective.kind {
+            CollectiveKind::Barrier | CollectiveKind::Elect => 0,
+            CollectiveKind::Vote(_) => u64::from(cx.pred(slot) >> lane & 1) ^ negated(collective),
+            CollectiveKind::Match(_, true) => *cx.slot::<u64>(slot).add(lane),
+            CollectiveKind::Shuffle(_) | CollectiveKind::Match(..) | CollectiveKind::Redux(_) => {
+                u64::from(*cx.slot::<u32>(slot).add(lane))
+            }
+        }
+    }
+}
+
+/// Puts a value where [`get`] reads it.
+fn set(cx: &mut Cx<'_>, collective: &Collective, lane: usize, value: u64) {
+    let slot = collective.op.a;
+    // SAFETY: a predicate or a slot of this kernel, with lanes of this size.
+    unsafe {
+        match collective.kind {
+            CollectiveKind::Barrier | CollectiveKind::Elect => {}
+            CollectiveKind::Vote(_) => {
+                cx.mask = 1 << lane;
+                cx.set_pred(slot, ((value ^ negated(collective)) as u32) << lane);
+            }
+            CollectiveKind::Match(_, true) => *cx.slot::<u64>(slot).add(lane) = value,
+            CollectiveKind::Shuffle(_) | CollectiveKind::Match(..) | CollectiveKind::Redux(_) => {
+                *cx.slot::<u32>(slot).add(lane) = value as u32;
+            }
+        }
+    }
+}
+
+/// 1 if a vote is on the negation of its predicate.
+fn negated(collective: &Collective) -> u64 {
+    u64::from(collective.op.x >> 2 & 1)
 }
 
 /// Fails unless the lanes `group`, which all give the mask `members`, are those of it that have

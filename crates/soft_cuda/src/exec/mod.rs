@@ -79,6 +79,7 @@ pub(crate) mod shadow;
 pub(crate) mod shared_loads;
 pub(crate) mod special;
 mod split;
+mod standstill;
 mod stripes;
 mod stuck;
 pub(crate) mod subword;

@@ -115,15 +115,19 @@ impl<'k> Worker<'k> {
                 let reason = format!("{arrived} threads are at barrier {id}, which counts {count}");
                 return Err(self.fault(warp, split, FaultKind::BadBarrier { reason }));
             }
-            for &(warp, _, split, barrier) in &here {
-                let together = here
-                    .iter()
-                    .filter(|other| other.0 == warp && other.2.pc == split.pc)
-                    .fold(0, |mask, other| mask | other.2.mask);
-                if barrier.aligned && together != self.warps[warp].live {
-                    let waiting = self.waiting(warp);
-                    return Err(self.fault(warp, split, FaultKind::BarrierDivergence { waiting }));
+            let apart = here.iter().find(|&&(warp, _, split, barrier)| {
+                let together =
+                    here.iter().filter(|other| other.0 == warp && other.2.pc == split.pc);
+                let together = together.fold(0, |mask, other| mask | other.2.mask);
+                barrier.aligned && together != self.warps[warp].live
+            });
+            if let Some(&(warp, _, split, _)) = apart {
+                if self.warps[warp].ready() {
+                    // The other lanes may still come.
+                    continue;
                 }
+                let waiting = self.waiting(warp);
+                return Err(self.fault(warp, split, FaultKind::BarrierDivergence { waiting }));
             }
             self.reduce(&here);
             self.arrivals[rank * ALL_BARRIERS as usize + id as usize] = 0;

@@ -143,6 +143,9 @@ pub(crate) struct Cx<'k> {
     pub preds: *mut u32,
     /// Active lanes; never 0.
     pub mask: u32,
+    /// The lanes that execute a collective together: the active ones, and those that execute
+    /// another instruction.
+    pub party: u32,
     /// The block's shared memory, and its bytes.
     pub shared: *mut u8,
     pub shared_size: u32,

@@ -58,4 +58,27 @@ pub(super) struct Node {
     pub frame: u32,
     /// If it is a call.
     pub activation: Option<Activation>,
+    /// Lanes have waited there when the cluster was last looked at.
+    pub long: bool,
+}
+
+impl Node {
+    /// A branch of the lanes `mask`.
+    pub(super) fn new(reconverge: u32, parent: usize, mask: u32, frame: u32) -> Node {
+        let (pending, arrived) = (mask, 0);
+        Node { reconverge, parent, pending, arrived, frame, activation: None, long: false }
+    }
+}
+
+/// Which of the lanes that wait to reconverge go on without the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Release {
+    /// Those that a collective waits for, or else any, in inner branches first.
+    Any,
+    /// Those that a collective waits for.
+    Wanted,
+    /// Those of the branch that was first.
+    First,
+    /// Of these, those that have waited for long.
+    Long,
 }

@@ -2,12 +2,17 @@
 
 use super::block::{BlockError, Worker};
 use super::recorder::WarpFault;
-use super::split::State;
+use super::split::{Release, State};
+use super::warp::Warp;
 use crate::fault::{FaultKind, Waiting};
 
 /// How often in a row a cluster that cannot go on ends its waits for mbarriers
 /// without success before it counts as stuck.
 const MAX_EXPIRIES: u32 = 64;
+
+/// Warp instructions that a cluster executes without an end of any wait before those who wait are
+/// looked at.
+const PATIENCE: u64 = 1 << 20;
 
 impl Worker<'_> {
     /// Lets splits that wait for an mbarrier look again if one has completed a
@@ -39,21 +44,37 @@ impl Worker<'_> {
         any
     }
 
-    /// Everybody waits, but some lanes only to reconverge with lanes that
-    /// wait at a barrier that a part of a warp may pass: lets those run.
-    pub(super) fn break_convergence(&mut self) -> bool {
-        let code = self.launch.code;
-        let mut any = false;
-        for warp in &mut self.warps {
-            let aligned = warp.splits.iter().any(|split| match split.state {
-                State::Barrier(index) => code.barriers[index as usize].aligned,
-                _ => false,
-            });
-            if !aligned && !warp.splits.is_empty() {
-                any |= warp.break_convergence();
-            }
+    /// Whether it is time to look for threads that may go on although they wait: nobody else can
+    /// run, or those who run have for long, and may spin on what these would do.
+    pub(super) fn stands_still(&mut self, progress: bool) -> bool {
+        let now = (self.executed.warp, self.cx.barriers.changes);
+        let unchanged = now.1 == self.rested.1;
+        let still = !progress || unchanged && now.0 - self.rested.0 > PATIENCE;
+        if still || !unchanged {
+            self.rested = now;
         }
-        any
+        still
+    }
+
+    /// Lets lanes go on that wait for others of their warp: while others run, those at collectives
+    /// and those that have waited for long. Returns whether there were any.
+    pub(super) fn give_way(&mut self, others_run: bool) -> Result<bool, BlockError> {
+        if others_run {
+            let any = self.release(Release::Long)?;
+            self.warps.iter_mut().for_each(Warp::note_convergence);
+            return Ok(any);
+        }
+        Ok(self.release(Release::Wanted)? || self.release(Release::Any)?)
+    }
+
+    fn release(&mut self, release: Release) -> Result<bool, BlockError> {
+        let mut any = false;
+        for warp in 0..self.warps.len() {
+            self.enter(warp);
+            let gave = self.warps[warp].give_way(self.launch.code, &mut self.cx, release);
+            any |= gave.map_err(|fault| BlockError::Fault { warp: warp as u32, fault })?;
+        }
+        Ok(any)
     }
 
     /// Where the lanes of a warp stand, for messages.

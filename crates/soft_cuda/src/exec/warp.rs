@@ -5,16 +5,17 @@
 //! reconverge at the branch's immediate post-dominator, where each waits until the
 //! others have come too or have exited. Any split that does not wait may run,
 //! and they take turns at backward branches, so that lanes may wait for each
-//! other in loops. Lanes that loop for long stop being waited for.
+//! other in loops. Lanes that loop for long stop being waited for, and so do
+//! those that cannot go on before the lanes that wait for them do.
 
 use super::code::{Code, End, NO_RECONVERGENCE};
+use super::machine::bits;
 use super::mbarrier::{self, Waited};
-use super::members::{collective_at, complete, complete_in, execute};
+use super::members::{Site, execute, member_masks};
 use super::op::{Cx, Op};
-use super::phases::Barriers;
 use super::recorder::WarpFault;
-use super::split::{Node, ROOT, Split, State};
-use crate::fault::{FaultKind, Waiting};
+use super::split::{Node, ROOT, Release, Split, State};
+use crate::fault::FaultKind;
 
 /// Backward branches after which other splits of the warp run.
 const SPLIT_TURN: u32 = 16;
@@ -101,12 +102,6 @@ impl Warp {
         any
     }
 
-    /// Lanes that wait to reconverge, and where that is.
-    pub(crate) fn reconverging(&self) -> impl Iterator<Item = (u32, u32)> {
-        let waiting = self.nodes.iter().flatten().filter(|node| node.arrived != 0);
-        waiting.map(|node| (node.reconverge, node.arrived))
-    }
-
     /// Runs until nothing can run or the turn is over, or interrupted after `slice` warp
     /// instructions: at the end of a loop's iteration, or, if `FINE`, at any branch.
     pub(crate) fn run<const FINE: bool>(
@@ -130,7 +125,7 @@ impl Warp {
             let Some(next) =
                 (0..n).map(|i| (turn.at + i) % n).find(|&i| self.splits[i].state.can_run())
             else {
-                match self.gather(code, cx) {
+                match self.stand_still(code, cx) {
                     Ok(true) => continue,
                     Ok(false) => return Stop::Blocked,
                     Err(fault) => return Stop::Fault(fault),
@@ -144,8 +139,10 @@ impl Warp {
             if turn.rounds == 0 {
                 // Lanes that loop this long may wait for one that waits for
                 // them to reconverge, as with a lock: let it go ahead.
-                self.break_convergence();
-                return Stop::Turn;
+                return match self.give_way(code, cx, Release::First) {
+                    Ok(_) => Stop::Turn,
+                    Err(fault) => Stop::Fault(fault),
+                };
             }
             if count.warp >= end && self.ready() {
                 self.turn = turn;
@@ -227,14 +224,14 @@ impl Warp {
                 }
                 End::Collective(index) => {
                     let collective = &code.collectives[index as usize];
-                    if !complete(cx, collective.members, mask, self.live) {
+                    let masks = member_masks(cx, collective);
+                    if bits(mask).any(|lane| masks[lane] & self.live & !mask != 0) {
                         let split = &mut self.splits[at];
                         (split.pc, split.state) = (pc, State::Collective);
                         return Ok(());
                     }
-                    let line = segment.line;
-                    execute(cx, collective, (mask, self.live), line)
-                        .map_err(|(lane, kind)| WarpFault { lane, line, kind })?;
+                    let site = Site { collective, lanes: mask, line: segment.line };
+                    execute(cx, &[site], &masks, self.live)?;
                     cx.mask = mask;
                     collective.next
                 }
@@ -299,9 +296,7 @@ impl Warp {
         let Split { mask, node: parent, frame, .. } = self.splits.swap_remove(at);
         let mut node = parent;
         if reconverge != NO_RECONVERGENCE && reconverge != self.reconvergence(parent) {
-            let (pending, arrived, activation) = (mask, 0, None);
-            let new = Node { reconverge, parent, pending, arrived, frame, activation };
-            node = self.add_node(new);
+            node = self.add_node(Node::new(reconverge, parent, mask, frame));
         }
         for (pc, mask) in paths {
             let segment = &code.segments[pc as usize];
@@ -362,84 +357,6 @@ impl Warp {
         }
     }
 
-    /// Nothing can run: lets splits that wait at a collective execute it
-    /// together if that makes it complete. Returns whether one did.
-    fn gather(&mut self, code: &Code, cx: &mut Cx<'_>) -> Result<bool, WarpFault> {
-        let waits = |s: &Split| s.state == State::Collective;
-        for i in 0..self.splits.len() {
-            if !waits(&self.splits[i]) {
-                continue;
-            }
-            let pc = self.splits[i].pc;
-            let collective = collective_at(code, pc);
-            let together = |s: &Split| {
-                waits(s)
-                    && (s.pc == pc || collective.anywhere && collective_at(code, s.pc).anywhere)
-            };
-            let all = self.splits.iter().filter(|s| together(s)).fold(0, |all, s| all | s.mask);
-            // For barriers of a warp each instruction names its own mask.
-            let whole = self.splits.iter().filter(|s| together(s)).all(|s| {
-                complete_in(cx, collective_at(code, s.pc).members, s.mask, self.live, all)
-            });
-            if whole {
-                let line = code.segments[pc as usize].line;
-                execute(cx, collective, (all, self.live), line)
-                    .map_err(|(lane, kind)| WarpFault { lane, line, kind })?;
-                let indices: Vec<usize> =
-                    (0..self.splits.len()).filter(|&i| together(&self.splits[i])).collect();
-                // From the back, so that `swap_remove` moves none that is still to come.
-                for &i in indices.iter().rev() {
-                    let next = collective_at(code, self.splits[i].pc).next;
-                    let Split { mask, node, .. } = self.splits[i];
-                    if next == self.reconvergence(node) {
-                        self.splits.swap_remove(i);
-                        self.arrive(node, mask);
-                    } else {
-                        let split = &mut self.splits[i];
-                        (split.pc, split.state) = (next, State::Ready);
-                    }
-                }
-                return Ok(true);
-            }
-        }
-        // At a collective nobody else will come: whoever could is waiting too.
-        if self.splits.iter().any(waits) && self.splits.iter().all(waits) {
-            let first = self.splits[0];
-            let waiting = self.waiting(code, &cx.barriers, cx.warp as u32);
-            return Err(WarpFault {
-                lane: first.mask.trailing_zeros(),
-                line: code.segments[first.pc as usize].line,
-                kind: FaultKind::BarrierDivergence { waiting },
-            });
-        }
-        Ok(false)
-    }
-
-    /// Where the lanes stand, for messages.
-    pub(crate) fn waiting(&self, code: &Code, barriers: &Barriers, warp: u32) -> Vec<Waiting> {
-        let line = |pc: u32| code.segments[pc as usize].line;
-        let splits = self.splits.iter().map(|split| {
-            let reason = match split.state {
-                State::Ready | State::Expired => "can run".into(),
-                State::Barrier(_) => "wait at the barrier".into(),
-                State::Collective => "wait for the other lanes of the warp".into(),
-                State::Mbarrier(barrier) => barriers.describe(barrier),
-            };
-            Waiting { warp, lanes: split.mask, line: line(split.pc), reason }
-        });
-        let reconverging = self.reconverging().map(|(pc, lanes)| {
-            // The line of the first instruction there.
-            let segment = &code.segments[pc as usize];
-            let line = if segment.first < segment.last {
-                code.lines[segment.first as usize]
-            } else {
-                segment.line
-            };
-            Waiting { warp, lanes, line, reason: "have passed it by and wait to reconverge".into() }
-        });
-        splits.chain(reconverging).collect()
-    }
-
     /// Lets a split that waited at a barrier go on.
     pub(crate) fn resume(&mut self, at: usize, next: u32) {
         let Split { mask, node, .. } = self.splits[at];
@@ -450,20 +367,6 @@ impl Warp {
             let split = &mut self.splits[at];
             (split.pc, split.state) = (next, State::Ready);
         }
-    }
-
-    /// Lets lanes that wait to reconverge go on without the others, which may
-    /// be waiting for them. Returns whether there were any.
-    pub(crate) fn break_convergence(&mut self) -> bool {
-        for node in self.nodes.iter_mut().flatten() {
-            if node.arrived != 0 {
-                let split = Split::new(node.reconverge, node.arrived, node.parent, node.frame);
-                node.arrived = 0;
-                self.splits.push(split);
-                return true;
-            }
-        }
-        false
     }
 }
 

@@ -6,7 +6,7 @@ use super::lowering::Lowering;
 use super::scopes::Binding;
 use super::ty::{Kind, Ty};
 use crate::error::LoadError;
-use crate::exec::code::BarrierKind;
+use crate::exec::code::{BarrierKind, CollectiveKind};
 use crate::exec::collective::{
     Elect, Match, REDUCTIONS, Redux, SHUFFLES, Shuffle, SyncWarp, VOTES, Vote,
 };
@@ -130,7 +130,7 @@ impl<'m> Lowering<'m> {
             let members = self.src(at, mask, Ty::U32)?;
             let run = pick_compact::<SyncWarp>();
             let inst = self.collective_inst(at, run, [Field::Raw(0); 6]);
-            self.end_collective(inst, members, true);
+            self.end_collective(inst, members, CollectiveKind::Barrier);
             return Ok(());
         }
         if at.take("cluster") {
@@ -202,10 +202,10 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    fn end_collective(&mut self, inst: Inst, members: V, anywhere: bool) {
+    fn end_collective(&mut self, inst: Inst, members: V, kind: CollectiveKind) {
         let next = self.new_block();
         let line = inst.line;
-        self.finish(Terminator::Collective { inst, members, anywhere, next }, line, true);
+        self.finish(Terminator::Collective { inst, members, kind, next }, line, true);
         self.current = next;
     }
 
@@ -216,8 +216,7 @@ impl<'m> Lowering<'m> {
         let (raw, none) = (Field::Raw, Field::Raw(NO_SLOT));
         let b32 = Ty::B32;
         let mut fields = [raw(0), raw(0), raw(0), raw(0), raw(0), none];
-        let run;
-        let members;
+        let (run, members, kind);
         // A destination `d|p`.
         let split = |operand: &'_ Operand| match operand {
             Operand::Pair(d, p) => ((**d).clone(), Some((**p).clone())),
@@ -240,6 +239,7 @@ impl<'m> Lowering<'m> {
                 }
                 fields[0] = Field::Def(self.dst(at, &d, b32)?);
                 fields[4] = raw(mode as u32);
+                kind = CollectiveKind::Shuffle(mode as u32);
                 run = pick_compact::<Shuffle>();
             }
             "vote" => {
@@ -254,6 +254,7 @@ impl<'m> Lowering<'m> {
                 fields[0] = Field::Def(self.dst(at, d, ty)?);
                 fields[1] = Field::Use(p);
                 fields[4] = raw(mode as u32 | u32::from(negated) << 2);
+                kind = CollectiveKind::Vote(mode as u32);
                 run = pick_compact::<Vote>();
             }
             "match" => {
@@ -273,9 +274,11 @@ impl<'m> Lowering<'m> {
                 }
                 fields[0] = Field::Def(self.dst(at, &d, b32)?);
                 fields[4] = raw(all as u32);
-                run = match ty.class() {
-                    Class::Wide => pick_compact::<Match<u64>>(),
-                    _ => pick_compact::<Match<u32>>(),
+                let wide = ty.class() == Class::Wide;
+                kind = CollectiveKind::Match(all == 1, wide);
+                run = match wide {
+                    true => pick_compact::<Match<u64>>(),
+                    false => pick_compact::<Match<u32>>(),
                 };
             }
             "redux" => {
@@ -287,7 +290,9 @@ impl<'m> Lowering<'m> {
                 fields[1] = Field::Use(self.src(at, a, b32)?);
                 members = self.src(at, mask, b32)?;
                 fields[0] = Field::Def(self.dst(at, d, b32)?);
-                fields[4] = raw(op as u32 | u32::from(ty.signed()) << 3);
+                let mode = op as u32 | u32::from(ty.signed()) << 3;
+                fields[4] = raw(mode);
+                kind = CollectiveKind::Redux(mode);
                 run = pick_compact::<Redux>();
             }
             _ => {
@@ -301,11 +306,12 @@ impl<'m> Lowering<'m> {
                     Operand::Name(name) if name == "_" => none,
                     d => Field::Def(self.dst(at, &d, b32)?),
                 };
+                kind = CollectiveKind::Elect;
                 run = pick_compact::<Elect>();
             }
         }
         let inst = self.collective_inst(at, run, fields);
-        self.end_collective(inst, members, false);
+        self.end_collective(inst, members, kind);
         Ok(())
     }
 }

@@ -318,11 +318,10 @@ impl Encoder {
                 });
                 End::Wait((self.code.waits.len() - 1) as u32)
             }
-            Terminator::Collective { inst, members, anywhere, next } => {
-                let members = slot(*members);
-                let op = self.op(inst);
+            &Terminator::Collective { ref inst, members, kind, next } => {
+                let members = slot(members);
                 let collective =
-                    Collective { op, members, anywhere: *anywhere, next: self.pc(*next) };
+                    Collective { op: self.op(inst), members, kind, next: self.pc(next) };
                 self.code.collectives.push(collective);
                 End::Collective((self.code.collectives.len() - 1) as u32)
             }

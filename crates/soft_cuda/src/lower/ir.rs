@@ -3,7 +3,7 @@
 
 use crate::exec::OpFn;
 pub(crate) use crate::exec::code::Piece;
-use crate::exec::code::{BarrierKind, Special};
+use crate::exec::code::{BarrierKind, CollectiveKind, Special};
 
 /// A virtual register: an index into [`Ir::registers`].
 pub(crate) type V = u32;
@@ -151,7 +151,7 @@ pub(crate) enum Terminator {
     Collective {
         inst: Inst,
         members: V,
-        anywhere: bool,
+        kind: CollectiveKind,
         next: B,
     },
     /// `mbarrier.test_wait` and `mbarrier.try_wait`; the block has no operations.

@@ -2,6 +2,7 @@
 
 mod arithmetic;
 mod arrivals;
+mod around;
 mod barriers;
 mod bulk;
 mod calls;

@@ -110,6 +110,7 @@ fn a_missing_lane_is_an_error() {
   @%p1 bra END;
   shfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;
 END:
+  bar.warp.sync -1;
   st.global.b32 [%rd1], %r1;";
     let fault = Case::new(kernel(1, body), &[vec![0]]).fault();
     assert!(matches!(fault.kind, FaultKind::BarrierDivergence { .. }), "{fault}");
