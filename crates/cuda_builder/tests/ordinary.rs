@@ -211,7 +211,6 @@ fn what_is_refused_is_named_with_its_place() {
              `wide_integer`, at ",
             "unsafe { *out = x as u128 }",
         ),
-        ("local_atomic", "kernel `local_atomic` has `atom.", ""),
     ] {
         let Some(error) = refused(feature) else { return };
         assert!(error.starts_with(begins), "{error}");
