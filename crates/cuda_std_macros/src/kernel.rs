@@ -1,7 +1,8 @@
-//! `#[kernel]` and `#[gpu_only]`.
+//! `#[kernel]`.
 
-use proc_macro2::{Literal, TokenStream};
-use quote::{format_ident, quote};
+use proc_macro2::{Literal, Span, TokenStream};
+use quote::{ToTokens, format_ident, quote};
+use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
 use syn::{Error, Expr, FnArg, Ident, ItemFn, Pat, ReturnType, Safety, Token, parse_quote};
@@ -111,7 +112,7 @@ pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
     let generics = instance::type_parameters(&sig.generics)?;
     let declaration = host::declare(vis, name, &generics);
     let Some(instances) = &bounds.instances else {
-        let entry = Entry::new(name, sig.inputs.iter(), &bounds)?;
+        let entry = Entry::new(name, sig.inputs.iter(), None, &bounds)?;
         let contract = contract(name, &function, &bounds);
         let methods = host::methods(name, &[], &contract, &entry.host);
         let (checks, entry) = (&entry.checks, entry.function(&function, &statements));
@@ -146,15 +147,18 @@ pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
     for instance in instance::of(name, &generics, instances)? {
         let (mut inputs, mut arguments) = (Vec::new(), Vec::new());
         for (index, input) in sig.inputs.iter().enumerate() {
-            let mut input: FnArg = syn::parse2(instance.substitute(quote!(#input)))?;
+            let mut input = input.clone();
             if let FnArg::Typed(input) = &mut input {
+                let ty = &input.ty;
+                *input.ty = syn::parse2(instance.substitute(quote!(#ty)))?;
                 let name = host::name(input, index);
                 input.pat = parse_quote!(#name);
-                arguments.push(name);
+                // No name that the kernel has itself.
+                arguments.push(Ident::new(&format!("argument{index}"), Span::mixed_site()));
             }
             inputs.push(input);
         }
-        let entry = Entry::new(&instance.entry, inputs.iter(), &bounds)?;
+        let entry = Entry::new(&instance.entry, inputs.iter(), Some(&arguments), &bounds)?;
         let contract = contract(&instance.entry, &function, &bounds);
         expanded.extend(host::methods(name, &instance.types, &contract, &entry.host));
         let types = &instance.types;
@@ -207,9 +211,11 @@ struct Entry {
 }
 
 impl Entry {
+    /// Names the parameters as `inputs` does, or by `names`.
     fn new<'a>(
         name: &Ident,
         inputs: impl Iterator<Item = &'a FnArg>,
+        names: Option<&[Ident]>,
         bounds: &Bounds,
     ) -> syn::Result<Self> {
         let mut parameters = Vec::new();
@@ -221,6 +227,7 @@ impl Entry {
         for (index, input) in inputs.enumerate() {
             let FnArg::Typed(input) = input else { unreachable!("check_signature refuses self") };
             let (pattern, ty) = (&*input.pat, &*input.ty);
+            let pattern = names.map_or(quote!(#pattern), |names| names[index].to_token_stream());
             let parameter = Parameter::of(input)?;
             host.push(input, index, &parameter);
             referents.extend(parameter.shared());
@@ -235,6 +242,13 @@ impl Entry {
                     constants.push(value_type);
                     continue;
                 }
+                Parameter::Value(ty) => {
+                    let place = format_ident!("__value{index}");
+                    parameters.push(quote!(#place: ::cuda_std::ByValue<#ty>));
+                    rebuild.extend(quote!(let #pattern = #place.0;));
+                    types.push(ty);
+                    continue;
+                }
                 Parameter::Disjoint(element) => sent.push(element),
                 _ => {}
             }
@@ -245,7 +259,7 @@ impl Entry {
                 continue;
             };
             parameters.push(quote!(#pointer: #pointer_type));
-            parameters.push(quote!(#length: usize));
+            parameters.push(quote!(#length: ::core::primitive::usize));
             rebuild.extend(quote!(let #pattern = #value;));
         }
         if !constants.is_empty() {
@@ -260,9 +274,12 @@ impl Entry {
         // rustc stops at one of greater alignment than 16.
         let checks = quote! {
             const _: () = {
-                const fn parameter<T: ::core::marker::Copy>(alignment: usize) {
-                    assert!(::core::mem::size_of::<T>() > 0, "a kernel's parameter has a size");
-                    assert!(
+                const fn parameter<T: ::core::marker::Copy>(alignment: ::core::primitive::usize) {
+                    ::core::assert!(
+                        ::core::mem::size_of::<T>() > 0,
+                        "a kernel's parameter has a size",
+                    );
+                    ::core::assert!(
                         ::core::mem::align_of::<T>() <= alignment,
                         "a kernel's parameter is aligned to at most 16 bytes, a grid constant to 64",
                     );
@@ -337,12 +354,13 @@ fn check_signature(function: &ItemFn, has_instances: bool) -> syn::Result<()> {
 /// Launch bounds and rules, as PTX comments that `cuda_builder` reads: it moves the former into
 /// the entry's head, for which rustc has no attribute.
 fn directives(name: &Ident, bounds: &Bounds) -> TokenStream {
+    let name = name.unraw();
     let mut lines = TokenStream::new();
     let mut directive = |text: String, sizes: &[Expr]| {
         let text = Literal::string(&text);
         lines.extend(quote! {
             #[cfg(target_arch = "nvptx64")]
-            ::core::arch::global_asm!(#text, #(const { let size: u32 = #sizes; size }),*);
+            ::core::arch::global_asm!(#text, #(const { let size: ::core::primitive::u32 = #sizes; size }),*);
         });
     };
     let cluster = bounds.cluster.as_ref().map(|sizes| (".reqnctapercluster", sizes));
@@ -367,24 +385,6 @@ fn directives(name: &Ident, bounds: &Bounds) -> TokenStream {
     lines
 }
 
-/// Expands `#[gpu_only]` on `function`.
-pub fn gpu_only(function: ItemFn) -> TokenStream {
-    let ItemFn { attrs, vis, sig, block, .. } = &function;
-    let message = format!("`{}` runs on the GPU only", sig.ident);
-    quote! {
-        #(#attrs)*
-        #[cfg(target_arch = "nvptx64")]
-        #vis #sig #block
-
-        #(#attrs)*
-        #[cfg(not(target_arch = "nvptx64"))]
-        #[allow(unused_variables)]
-        #vis #sig {
-            ::core::unimplemented!(#message)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -404,7 +404,7 @@ mod tests {
         let (gpu, host) = text.split_once("#[cfg(not(target_arch").unwrap();
         // The slice is parameters 0 and 1.
         for part in [
-            "fnk(__ptr0:*constf32,__len0:usize,__value1:::cuda_std::GridConstant<{::core::mem::size_of::<Map>()}>,y:*mutf32)",
+            "fnk(__ptr0:*constf32,__len0:::core::primitive::usize,__value1:::cuda_std::GridConstant<{::core::mem::size_of::<Map>()}>,y:*mutf32)",
             "\"//cuda_stddirectivek.param2.align64\"",
             "\"cvta.param.u64{},k_param_2;\"",
             "letmap={letaddress:*constMap;",
@@ -423,7 +423,7 @@ mod tests {
         let text = kernel(bounds, "unsafe fn k() {}").unwrap();
         assert!(text.contains("\"//cuda_stddirectivek.reqnctapercluster{},{}\""), "{text}");
         assert!(text.contains("\"//cuda_stddirectivek.reqntid{},{}\""), "{text}");
-        assert!(text.contains("letsize:u32=ROWS;size"), "{text}");
+        assert!(text.contains("letsize:::core::primitive::u32=ROWS;size"), "{text}");
         assert!(text.contains("\"//cuda_stddirectivek.minnctapersm{}\""), "{text}");
     }
 
@@ -432,10 +432,33 @@ mod tests {
         let text = kernel("instances(f32, [u8; 4])", "fn k<T: Copy>(x: &[T], _: T) {}").unwrap();
         for part in [
             "fnk<T:Copy>(x:&[T],_:T){}",
-            "extern\"ptx-kernel\"fnk_f32(__ptr0:*constf32,__len0:usize,argument1:f32)",
-            "unsafe{k::<f32>(x,argument1)}",
-            "fnk_u8_4(__ptr0:*const[u8;4],__len0:usize,argument1:[u8;4])",
+            "extern\"ptx-kernel\"fnk_f32(__ptr0:*constf32,__len0:::core::primitive::usize,__value1:::cuda_std::ByValue<f32>)",
+            "unsafe{k::<f32>(argument0,argument1)}",
+            "fnk_u8_4(__ptr0:*const[u8;4],__len0:::core::primitive::usize,__value1:::cuda_std::ByValue<[u8;4]>)",
             "impl<'m>k<'m,f32>",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn any_name_will_do() {
+        let text = kernel("max_block = 64", "fn r#match(r#in: f32) {}").unwrap();
+        for part in [
+            "\"//cuda_stddirectivematch.maxntid{}\"",
+            "extern\"ptx-kernel\"fnr#match(__value0:::cuda_std::ByValue<f32>)",
+            "letr#in=__value0.0;",
+            "kernel:\"match\"",
+            "structr#match<'m>",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let function = "fn r#move<m: Copy>(m: for<'m> fn(&'m m), y: other::m, r#move: &[m]) {}";
+        let text = kernel("instances(r#dyn)", function).unwrap();
+        for part in [
+            "fnmove_dyn(__value0:::cuda_std::ByValue<for<'m>fn(&'mr#dyn)>",
+            "__value1:::cuda_std::ByValue<other::m>,__ptr2:*constr#dyn",
+            "structr#move<'m,m>",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
