@@ -10,7 +10,7 @@ use ptx_syntax::source::{Place, is_library};
 use crate::CudaBuilderError;
 
 /// How rustc begins what its LLVM says before it gives up.
-const LLVM_ERROR: &str = "LLVM ERROR: ";
+pub(crate) const LLVM_ERROR: &str = "LLVM ERROR: ";
 
 /// What the backend has no code for: in an instruction of LLVM's IR, in words, and what to do.
 const UNSUPPORTED: [(&[&str], &str, &str); 3] = [

@@ -5,6 +5,8 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 use std::thread;
 
+use crate::diagnose::LLVM_ERROR;
+
 /// The format of cargo's messages that [`run`] reads.
 pub(crate) const MESSAGES: &str = "--message-format=json-render-diagnostics";
 
@@ -30,7 +32,8 @@ pub(crate) fn run(cargo: &mut Command) -> io::Result<Ended> {
         child.stderr.take().map(BufReader::new).into_iter().flat_map(|said| said.split(b'\n'))
     {
         let line = String::from_utf8_lossy(&line?).into_owned() + "\n";
-        if errors.is_empty() && !line.starts_with("error") {
+        let is_error = line.starts_with("error") || line.contains(LLVM_ERROR);
+        if errors.is_empty() && !is_error {
             // Nobody need listen.
             let _ = io::stderr().write_all(line.as_bytes());
         } else {

@@ -1,8 +1,10 @@
 //! What `atom`, `red` and ordered accesses do at an address in local memory, once a text is finished: what
 //! they do in global memory.
 
-use cuda_builder::{Rules, ptx};
+use cuda_builder::{CudaArch, Rules, ptx};
 use soft_cuda::{Config, Device, LaunchConfig};
+
+mod common;
 
 /// An operation with its type, the value in memory, and the operands.
 const OPERATIONS: &[(&str, u64, &[&str])] = &[
@@ -61,6 +63,7 @@ fn results(old: u64, code: &str) -> [[u64; 2]; 2] {
         let instruction = is_for_others.iter().any(|word| line.contains(word));
         assert!(!instruction || line.starts_with("@!%own_is ") || line.starts_with("@%own_not "));
     }
+    common::assemble(&finished, CudaArch::Sm80);
     let device = Device::new(Config::default());
     let module = device.load(&finished).unwrap_or_else(|error| panic!("{error}\n{finished}"));
     let kernel = module.kernel("k").unwrap();

@@ -18,6 +18,7 @@ use device::{Api, buffer};
 fn words() -> Option<(Api, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/words");
     let text = common::ptx("words", CudaBuilder::new(folder), CudaArch::Sm90a)?;
+    common::assemble(&text, CudaArch::Sm90a);
     Some((Api::load(&text, CudaArch::Sm90a), text))
 }
 

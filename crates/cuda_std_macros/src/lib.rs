@@ -1,5 +1,6 @@
 //! The attributes and the macro behind `cuda_std`; use them through that crate.
 
+mod bounds;
 mod gpu_only;
 mod host;
 mod instance;
@@ -134,7 +135,7 @@ use syn::parse_macro_input;
 /// that editors and `cargo check` see it.
 #[proc_macro_attribute]
 pub fn kernel(args: TokenStream, item: TokenStream) -> TokenStream {
-    let bounds = parse_macro_input!(args as kernel::Bounds);
+    let bounds = parse_macro_input!(args as bounds::Bounds);
     let function = parse_macro_input!(item as syn::ItemFn);
     let expanded = kernel::expand(bounds, function);
     rename::renamed(expanded.unwrap_or_else(syn::Error::into_compile_error)).into()
