@@ -76,8 +76,8 @@ pub fn flags(i: u32) -> u64 {
         let swapped = u64::from(flag.swap(to, AcqRel));
         swapped | u64::from(flag.fetch_not(SeqCst)) << 1 | u64::from(flag.load(Acquire)) << 2
     }
-    let flag = AtomicBool::new(i % 2 == 0);
-    set(black_box(&flag), i % 3 == 0) << 1 | u64::from(flag.into_inner())
+    let flag = AtomicBool::new(i.is_multiple_of(2));
+    set(black_box(&flag), i.is_multiple_of(3)) << 1 | u64::from(flag.into_inner())
 }
 
 /// A lock that nobody else has.
