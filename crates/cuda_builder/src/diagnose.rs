@@ -1,5 +1,6 @@
-//! Why a build has failed, where cargo and rustc do not say it at first: a dependency that needs `std`, packages that
-//! are not there offline. And what LLVM cannot compile, and where it is in the source: LLVM itself says neither.
+//! Why a build has failed, where cargo and rustc do not say it at first: a dependency that needs
+//! `std`, packages that are not there offline. And what LLVM cannot compile, and where it is in the
+//! source: LLVM itself says neither.
 
 use std::collections::HashMap;
 use std::fs;
@@ -23,7 +24,8 @@ const UNSUPPORTED: [(&[&str], &str, &str); 3] = [
     (&[" va_arg "], "variadic functions", "take a slice"),
 ];
 
-/// What cargo or rustc stopped at, if what they say is not the cause. `library` is the folder of the sources of Rust's library.
+/// What cargo or rustc stopped at, if what they say is not the cause. `library` is the folder of
+/// the sources of Rust's library.
 pub(crate) fn cause(errors: &str, crate_dir: &Path, library: &Path) -> Option<CudaBuilderError> {
     needs_library(errors).or_else(|| not_fetched(errors, crate_dir, library))
 }

@@ -75,8 +75,10 @@ impl<'a> Head<'a> {
 
 /// Finishes PTX as rustc wrote it: moves the launch bounds of `#[kernel]` into the heads of
 /// their kernels, aligns their grid constants, defines the functions that rustc takes for granted,
-/// makes atomics right on a thread's own variables, leaves out the comments around inline assembly, an eighth of the text of kernels that have much of it, and refuses what a
+/// leaves out the comments around inline assembly, an eighth of the text of kernels that have much of it, and refuses what a
 /// kernel must not have.
+///
+/// Atomics on a thread's own variables become ordinary instructions.
 ///
 /// # Errors
 /// See [`Refused`].

@@ -1,9 +1,10 @@
-//! When a build script is run again: when anything changes that cargo reads for the device build. What that
-//! changes is for cargo to say, which builds what is stale.
+//! When a build script is run again: when anything changes that cargo reads for the device build.
+//! What that changes is for cargo to say, which builds what is stale.
 //!
-//! A file that would be read and is not there, such as `.cargo/config.toml`, has no time that could change. Cargo
-//! takes a missing file for changed, each time, and a folder for changed when anything below it is, be it a build's output. So there
-//! is a folder of symbolic links that lead to the missing files: cargo follows those that lead somewhere.
+//! A file that would be read and is not there, such as `.cargo/config.toml`, has no time that could
+//! change. Cargo takes a missing file for changed, each time, and a folder for changed when
+//! anything below it is, be it a build's output. So there is a folder of symbolic links that lead
+//! to the missing files: cargo follows those that lead somewhere.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -78,7 +79,8 @@ impl Inputs {
         inputs.present.extend(sources);
         for package in &packages {
             inputs.add(package.join("build.rs"));
-            // A workspace may be any of these, and its manifest says features, versions and profiles.
+            // A workspace may be any of these, and its manifest says features, versions and
+            // profiles.
             for folder in package.ancestors() {
                 inputs.add(folder.join("Cargo.toml"));
                 if folder.join("Cargo.toml").is_file() {
@@ -101,7 +103,8 @@ impl Inputs {
     }
 }
 
-/// The sources that cargo has listed for the crate, those of the crates that it depends on by path included.
+/// The sources that cargo has listed for the crate, those of the crates that it depends on by path
+/// included.
 fn sources(crate_dir: &Path, output: &Path) -> BTreeSet<PathBuf> {
     let mut sources = BTreeSet::new();
     for list in texts(output, "d") {

@@ -58,8 +58,8 @@ impl Ended {
         self.built.last().is_some_and(|crate_| crate_.contains(FRESH))
     }
 
-    /// What was built, as a number: the features, profiles and files of all crates, whose names hold a hash of the
-    /// version and of all that cargo tells builds apart by.
+    /// What was built, as a number: the features, profiles and files of all crates, whose names
+    /// hold a hash of the version and of all that cargo tells builds apart by.
     pub fn digest(&self) -> String {
         let of_line = |line: &String| line.replace(FRESH, "\"fresh\":false");
         let mut built: Vec<String> = self.built.iter().map(of_line).collect();

@@ -1,5 +1,5 @@
-//! What a build depends on, and what is said where it fails: in a folder of its own, by this very program,
-//! run again as a build script is.
+//! What a build depends on, and what is said where it fails: in a folder of its own, by this very
+//! program, run again as a build script is.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -130,7 +130,8 @@ fn the_ptx_is_that_of_what_cargo_reads_now() {
     let Some(first) = numbers(&[]) else { return };
     assert_eq!(first, [7000, 8001, 9000]);
     assert_eq!(numbers(&[("TILE", "4")]).unwrap(), [7004, 8001, 9000]);
-    // What cargo has built before it does not build again: the PTX must be of that build all the same.
+    // What cargo has built before it does not build again: the PTX must be of that build all the
+    // same.
     assert_eq!(numbers(&[]).unwrap(), first);
     workspace.write(
         ".cargo/config.toml",

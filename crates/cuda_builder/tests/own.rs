@@ -1,5 +1,5 @@
-//! What `atom`, `red` and ordered accesses do at an address in local memory, once a text is finished: what
-//! they do in global memory.
+//! What `atom`, `red` and ordered accesses do at an address in local memory, once a text is
+//! finished: what they do in global memory.
 
 use cuda_builder::{CudaArch, Rules, ptx};
 use soft_cuda::{Config, Device, LaunchConfig};
@@ -35,8 +35,8 @@ const OPERATIONS: &[(&str, u64, &[&str])] = &[
     ("dec.u32", 1, &["0"]),
 ];
 
-/// A kernel that does something at `%at`, first in local and then in global memory, and leaves what it gets and
-/// what is there then for both.
+/// A kernel that does something at `%at`, first in local and then in global memory, and leaves what
+/// it gets and what is there then for both.
 fn results(old: u64, code: &str) -> [[u64; 2]; 2] {
     let on_memory = |result: u32| {
         format!(

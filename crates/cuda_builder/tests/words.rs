@@ -1,5 +1,5 @@
-//! Kernels whose names macros could stumble over: keywords, what `#[kernel]` itself uses, and another name
-//! for `cuda_std`.
+//! Kernels whose names macros could stumble over: keywords, what `#[kernel]` itself uses, and
+//! another name for `cuda_std`.
 
 use std::path::Path;
 

@@ -1,9 +1,11 @@
 //! Atomics on a thread's own variables.
 //!
-//! A thread's variables lie in local memory. PTX defines atomics, and loads and stores with an ordering, for global and shared memory
-//! alone; at a generic address in local memory they are undefined. Rust's atomics may be variables of a thread, and `fetch_add` takes a
-//! reference that does not say which memory it leads to. No other thread reaches a local variable, so that ordinary instructions do
-//! the same there. Each such instruction is put under a predicate, and ordinary ones under the opposite:
+//! A thread's variables lie in local memory. PTX defines atomics, and loads and stores with an
+//! ordering, for global and shared memory alone; at a generic address in local memory they are
+//! undefined. Rust's atomics may be variables of a thread, and `fetch_add` takes a reference that
+//! does not say which memory it leads to. No other thread reaches a local variable, so that
+//! ordinary instructions do the same there. Each such instruction is put under a predicate, and
+//! ordinary ones under the opposite:
 //!
 //! ```text
 //! isspacep.local %own_is, %rd1;
@@ -14,7 +16,8 @@
 //! @%own_is mov.b32 %r1, %own_old;
 //! ```
 //!
-//! Predicates rather than a branch: no label ends the basic block, and the threads of a warp stay together.
+//! Predicates rather than a branch: no label ends the basic block, and the threads of a warp stay
+//! together.
 
 use ptx_syntax::outline::StatementText;
 use ptx_syntax::scan::{Kind, Lexeme};
@@ -23,7 +26,8 @@ use ptx_syntax::scan::{Kind, Lexeme};
 const ORDERS: [&str; 5] = ["relaxed", "acquire", "release", "volatile", "mmio"];
 const SCOPES: [&str; 4] = ["cta", "cluster", "gpu", "sys"];
 
-/// Instructions for a thread's own variables, without their guard, and the registers that they take.
+/// Instructions for a thread's own variables, without their guard, and the registers that they
+/// take.
 struct Own {
     lines: Vec<String>,
     /// Behind the instruction that is for shared memory and global memory.
@@ -31,7 +35,8 @@ struct Own {
     registers: String,
 }
 
-/// The statement for any memory, with its `;`, if it is for global and shared memory alone and may have another address.
+/// The statement for any memory, with its `;`, if it is for global and shared memory alone and may
+/// have another address.
 pub(super) fn for_any_memory(
     text: &str,
     statement: &StatementText<'_>,

@@ -1,5 +1,5 @@
-//! Kernels that are named as keywords are, or as what `#[kernel]` writes, in a crate that denies warnings and has
-//! another name for `cuda_std`.
+//! Kernels that are named as keywords are, or as what `#[kernel]` writes, in a crate that denies
+//! warnings and has another name for `cuda_std`.
 
 #![no_std]
 #![deny(warnings)]
