@@ -5,13 +5,15 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use ptx_syntax::source::{with_callers, without_places};
 
 use crate::cargo::{argument_file, cargo, emit, noop_linker, target_dir, workspace_dir};
-use crate::depend::{crate_attributes, package_name, rerun_if_changed};
+use crate::depend::{crate_attributes, package_name};
+use crate::rerun::{Outputs, rerun_if_changed};
 use crate::rules::{LocalMemory, Panic, Rules};
+use crate::run::{Ended, MESSAGES, run, say};
 use crate::{CudaArch, CudaBuilderError, diagnose, ptx, rust_src};
 
 /// What the PTX says about the Rust source it came from.
@@ -202,10 +204,11 @@ impl CudaBuilder {
     }
 
     /// Builds the crate, and returns the path of the PTX. A build script is run again when a source
-    /// of the crate changes, or one of a crate that it depends on by path.
+    /// changes, of the crate or of one that it depends on by path, an environment variable that they
+    /// name, or a manifest, a lock file or a configuration that cargo reads for them.
     ///
     /// # Errors
-    /// See [`CudaBuilderError`]. The compiler's own messages go to stderr.
+    /// See [`CudaBuilderError`]. They go to stderr as well, in front of the compiler's own messages.
     pub fn build(self) -> Result<PathBuf, CudaBuilderError> {
         if !self.crate_dir.join("Cargo.toml").is_file() {
             return Err(CudaBuilderError::NoCrate(self.crate_dir));
@@ -223,8 +226,9 @@ impl CudaBuilder {
         // Where a folder cannot be locked, two builds at once may read each other's PTX.
         let _ = lock.lock();
         let raw = own_dir.join("rustc.ptx");
-        self.compile(&device_dir, &raw)?;
-        rerun_if_changed(&self.crate_dir, &self.output_dir(&device_dir));
+        self.compile(&device_dir, &raw, &library)?;
+        let (device, host) = (&self.output_dir(&device_dir), &device_dir.join(self.profile()));
+        rerun_if_changed(&self.crate_dir, &Outputs { device, host }, &own_dir);
 
         let text = fs::read_to_string(&raw).map_err(CudaBuilderError::io(&raw))?;
         let text = ptx::restore_orderings(&text, |file| fs::read_to_string(file).ok());
@@ -268,40 +272,70 @@ impl CudaBuilder {
 
     /// Where cargo puts what it builds.
     fn output_dir(&self, device_dir: &Path) -> PathBuf {
-        device_dir.join(TARGET).join(if self.release { "release" } else { "debug" })
+        device_dir.join(TARGET).join(self.profile())
+    }
+
+    /// The folder that cargo has for the profile.
+    fn profile(&self) -> &'static str {
+        if self.release { "release" } else { "debug" }
     }
 
     /// Runs cargo, which leaves rustc's PTX in `output`.
-    fn compile(&self, device_dir: &Path, output: &Path) -> Result<(), CudaBuilderError> {
-        let mut cargo = self.command(device_dir)?;
-        cargo.arg(emit("asm", output));
-        if self.emit_llvm_ir {
-            cargo.arg(emit("llvm-ir", &output.with_file_name("kernels.ll")));
-        }
+    fn compile(
+        &self,
+        device_dir: &Path,
+        output: &Path,
+        library: &Path,
+    ) -> Result<(), CudaBuilderError> {
         let run_error = |source| CudaBuilderError::Run { program: "cargo".into(), source };
-        if cargo.stdout(Stdio::null()).status().map_err(run_error)?.success() {
-            return Ok(());
+        let build = || -> Result<Ended, CudaBuilderError> {
+            let mut cargo = self.command(device_dir)?;
+            cargo.arg(emit("asm", output));
+            if self.emit_llvm_ir {
+                cargo.arg(emit("llvm-ir", &output.with_file_name("kernels.ll")));
+            }
+            run(&mut cargo).map_err(run_error)
+        };
+        // Cargo keeps many builds of a crate, and runs no rustc for one that it has: this says of which
+        // the PTX is. There is none while a build may be writing.
+        let record = output.with_file_name("built");
+        let recorded = fs::read_to_string(&record).unwrap_or_default();
+        let _ = fs::remove_file(&record);
+        let mut ended = build()?;
+        if ended.success && ended.is_fresh() && ended.digest() != recorded {
+            // What is missing cargo builds.
+            let built = self.output_dir(device_dir).join("deps");
+            let built = built.join(ended.file_name().unwrap_or_default());
+            fs::remove_file(&built).map_err(CudaBuilderError::io(&built))?;
+            ended = build()?;
         }
-        // rustc says where in the source, but its LLVM does not: once more, to look for it.
-        let mut again = self.command(device_dir)?;
-        again.arg(emit("asm", output)).arg("--emit=llvm-ir");
-        let stderr = again.output().map_err(run_error)?.stderr;
-        let stderr = String::from_utf8_lossy(&stderr);
-        let (crate_dir, arch) = (self.crate_dir.clone(), self.arch.name());
-        Err(match diagnose::llvm_error(&stderr) {
+        if ended.success {
+            return fs::write(&record, ended.digest()).map_err(CudaBuilderError::io(&record));
+        }
+        let cause = match diagnose::llvm_error(&ended.errors) {
             Some(message) => {
+                // rustc says where in the source, but its LLVM does not: once more, to look for it.
+                let mut again = self.command(device_dir)?;
+                again.arg(emit("asm", output)).arg("--emit=llvm-ir");
+                again.output().map_err(run_error)?;
                 let ir = diagnose::abandoned_ir(&self.output_dir(device_dir).join("deps"));
                 diagnose::unsupported(message, &ir)
             }
-            None => CudaBuilderError::Compile { crate_dir, arch },
-        })
+            None => diagnose::cause(&ended.errors, &self.crate_dir, library).unwrap_or_else(|| {
+                let (crate_dir, arch) = (self.crate_dir.clone(), self.arch.name());
+                CudaBuilderError::Compile { crate_dir, arch }
+            }),
+        };
+        say(&cause.to_string(), &ended.errors);
+        Err(cause)
     }
 
     /// The command that compiles the crate, but for what it writes.
     fn command(&self, device_dir: &Path) -> Result<Command, CudaBuilderError> {
         let mut cargo = cargo();
         cargo.current_dir(&self.crate_dir);
-        cargo.args(["rustc", "--lib", "--crate-type=cdylib"]).arg(format!("--target={TARGET}"));
+        cargo.args(["rustc", "--lib", "--crate-type=cdylib", MESSAGES]);
+        cargo.arg(format!("--target={TARGET}"));
         cargo.arg(if self.alloc { "-Zbuild-std=core,alloc" } else { "-Zbuild-std=core" });
         cargo.arg(if self.release { "--release" } else { "--profile=dev" });
         cargo.args(&self.build_args);
@@ -317,6 +351,8 @@ impl CudaBuilder {
         flags.push(format!("@{}", argument_file(device_dir, self.arch)?.display()));
         cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
         cargo.env("CARGO_TARGET_DIR", device_dir);
+        // Not elsewhere, as a configuration may say.
+        cargo.env("CARGO_BUILD_BUILD_DIR", device_dir);
         // `-Zbuild-std` and the NVPTX features are unstable. This lets the stable compiler
         // use them, for this build alone.
         cargo.env("RUSTC_BOOTSTRAP", "1");

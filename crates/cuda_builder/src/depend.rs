@@ -1,10 +1,7 @@
-//! What a build depends on, and what it adds to the crate's attributes.
+//! What a build reads of the crate, and adds to its attributes.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-use crate::rust_src::in_build_script;
 
 /// The unstable features that kernels need.
 const FEATURES: [&str; 2] = ["abi_ptx", "asm_experimental_arch"];
@@ -49,49 +46,6 @@ fn manifest_entry(crate_dir: &Path, table: &str, key: &str) -> Option<String> {
     })
 }
 
-/// Tells the cargo that runs the build script when to run it again: when a source that cargo has
-/// listed in `output` changes, or the manifest beside it.
-pub(crate) fn rerun_if_changed(crate_dir: &Path, output: &Path) {
-    if !in_build_script() {
-        return;
-    }
-    for path in sources(crate_dir, output) {
-        println!("cargo::rerun-if-changed={}", path.display());
-    }
-}
-
-fn sources(crate_dir: &Path, output: &Path) -> BTreeSet<PathBuf> {
-    let crate_dir = crate_dir.canonicalize().unwrap_or_else(|_| crate_dir.to_owned());
-    let files = fs::read_dir(output).into_iter().flatten().flatten().map(|entry| entry.path());
-    let lists = files.filter(|path| path.extension().is_some_and(|extension| extension == "d"));
-    let mut sources = BTreeSet::new();
-    for list in lists.filter_map(|path| fs::read_to_string(path).ok()) {
-        let listed: Vec<PathBuf> = list.lines().flat_map(listed).collect();
-        let is_own =
-            |path: &PathBuf| path.canonicalize().is_ok_and(|path| path.starts_with(&crate_dir));
-        if listed.iter().any(is_own) {
-            sources.extend(listed);
-        }
-    }
-    let manifests: Vec<PathBuf> = sources.iter().filter_map(|path| manifest_of(path)).collect();
-    sources.extend(manifests);
-    sources.insert(crate_dir.join("Cargo.toml"));
-    sources
-}
-
-/// The files that a line of Makefile syntax says something depends on.
-fn listed(line: &str) -> Vec<PathBuf> {
-    let Some((_, files)) = line.split_once(": ") else { return Vec::new() };
-    // A space in a name has a backslash in front.
-    let files = files.replace("\\ ", "\0");
-    files.split_whitespace().map(|file| PathBuf::from(file.replace('\0', " "))).collect()
-}
-
-/// The manifest of the crate that a source belongs to.
-fn manifest_of(source: &Path) -> Option<PathBuf> {
-    source.ancestors().skip(1).map(|folder| folder.join("Cargo.toml")).find(|path| path.is_file())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,25 +67,5 @@ mod tests {
         let none: [&str; 0] = [];
         let root = "#![cfg_attr(target_os = \"cuda\", no_std)]\n#![feature(abi_ptx, asm_experimental_arch)]";
         assert_eq!(with(root, other, "main.rs"), none);
-    }
-
-    #[test]
-    fn the_sources_are_those_that_cargo_lists() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
-        for file in ["my kernels/src/lib.rs", "other/src/lib.rs", "my kernels/Cargo.toml"] {
-            fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
-            fs::write(root.join(file), "").unwrap();
-        }
-        let list = |name: &str, files: &[&str]| {
-            let files = files.iter().map(|file| root.join(file).display().to_string());
-            let files: Vec<String> = files.map(|file| file.replace(' ', "\\ ")).collect();
-            fs::write(root.join(name), format!("/out.ptx: {}\n", files.join(" "))).unwrap();
-        };
-        list("a.d", &["my kernels/src/lib.rs", "other/src/lib.rs"]);
-        list("b.d", &["unrelated.rs"]);
-        let expected = ["my kernels/Cargo.toml", "my kernels/src/lib.rs", "other/src/lib.rs"];
-        let expected: BTreeSet<PathBuf> = expected.iter().map(|file| root.join(file)).collect();
-        assert_eq!(sources(&root.join("my kernels"), &root), expected);
     }
 }

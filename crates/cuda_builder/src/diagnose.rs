@@ -1,4 +1,6 @@
-//! What LLVM cannot compile, and where it is in the source: LLVM itself says neither.
+//! Why a build has failed, where cargo and rustc do not say it at first: a dependency that needs
+//! `std`, packages that are not there offline. And what LLVM cannot compile, and where it is in the
+//! source: LLVM itself says neither.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,7 +11,7 @@ use ptx_syntax::source::{Place, is_library};
 use crate::CudaBuilderError;
 
 /// How rustc begins what its LLVM says before it gives up.
-const LLVM_ERROR: &str = "LLVM ERROR: ";
+pub(crate) const LLVM_ERROR: &str = "LLVM ERROR: ";
 
 /// What the backend has no code for: in an instruction of LLVM's IR, in words, and what to do.
 const UNSUPPORTED: [(&[&str], &str, &str); 3] = [
@@ -21,6 +23,52 @@ const UNSUPPORTED: [(&[&str], &str, &str); 3] = [
     ),
     (&[" va_arg "], "variadic functions", "take a slice"),
 ];
+
+/// What cargo or rustc stopped at, if what they say is not the cause. `library` is the folder of
+/// the sources of Rust's library.
+pub(crate) fn cause(errors: &str, crate_dir: &Path, library: &Path) -> Option<CudaBuilderError> {
+    needs_library(errors).or_else(|| not_fetched(errors, crate_dir, library))
+}
+
+/// A crate that uses a library which is not built for a GPU.
+fn needs_library(errors: &str) -> Option<CudaBuilderError> {
+    const MISSING: &str = "error[E0463]: can't find crate for `";
+    let (_, rest) = errors.split_once(MISSING)?;
+    let library = quoted(rest, "")?.to_owned();
+    let required = format!("`{library}` is required by `");
+    let by = quoted(rest, &required).or_else(|| quoted(rest, "error: could not compile `"))?;
+    let needed_by = by.to_owned();
+    matches!(&*library, "std" | "alloc" | "test" | "proc_macro")
+        .then_some(CudaBuilderError::NeedsLibrary { library, needed_by })
+}
+
+/// A package of Rust's library which cargo may not fetch.
+fn not_fetched(errors: &str, crate_dir: &Path, library: &Path) -> Option<CudaBuilderError> {
+    const MISSING: [&str; 3] = [
+        "no matching package named `",
+        "failed to download `",
+        "failed to select a version for the requirement `",
+    ];
+    let package = MISSING.iter().find_map(|start| quoted(errors, start))?;
+    let package = package.split(' ').next()?.to_owned();
+    let lock = fs::read_to_string(library.join("Cargo.lock")).unwrap_or_default();
+    let is_of_library = lock.contains(&format!("name = \"{package}\"\n"));
+    let manifest = library.join("Cargo.toml");
+    let vendored = quoted(errors, "directory source `").map(PathBuf::from);
+    let is_offline = vendored.is_some() || errors.contains("offline");
+    let crate_dir = crate_dir.to_owned();
+    (is_of_library && is_offline).then_some(CudaBuilderError::NotFetched {
+        package,
+        manifest,
+        vendored,
+        crate_dir,
+    })
+}
+
+/// What stands behind `start`, as far as to the next backtick.
+fn quoted<'a>(text: &'a str, start: &str) -> Option<&'a str> {
+    text.split_once(start)?.1.split('`').next()
+}
 
 /// What LLVM said, if it was LLVM that gave up.
 pub(crate) fn llvm_error(stderr: &str) -> Option<&str> {
@@ -127,6 +175,55 @@ define internal void @_RNvCsl7InW07XhCl_1k4wide(double %0) {
 !6 = distinct !DILexicalBlock(scope: !8, line: 11)
 !8 = distinct !DISubprogram(name: \"wide\", scope: !7, file: !1, line: 10)
 ";
+
+    #[test]
+    fn the_crate_that_needs_std_is_named() {
+        let said = "error[E0463]: can't find crate for `std`\n  |\n  = note: the target may not support it\n";
+        let by_note =
+            format!("{said}  = note: `std` is required by `dep` because it does not declare\n");
+        let last = "error: could not compile `other` (lib) due to 1 previous error\n";
+        for (text, name) in [(by_note + last, "`dep`"), (said.to_owned() + last, "`other`")] {
+            let error = needs_library(&text).unwrap().to_string();
+            assert!(
+                error.starts_with(name) && error.contains("default-features = false"),
+                "{error}"
+            );
+            assert!(
+                error.contains(&format!("`cargo tree -i {} ", name.trim_matches('`'))),
+                "{error}"
+            );
+        }
+        let alloc = needs_library(&(said.replace("std", "alloc") + last)).unwrap().to_string();
+        assert!(alloc.contains("`CudaBuilder::alloc`"), "{alloc}");
+        let own = "error[E0463]: can't find crate for `gone`\nerror: could not compile `k` (lib)\n";
+        assert!(needs_library(own).is_none());
+    }
+
+    #[test]
+    fn packages_of_the_library_that_are_not_there_are_named_with_what_to_type() {
+        let library = tempfile::tempdir().unwrap();
+        let lock = "[[package]]\nname = \"cfg-if\"\nversion = \"1.0.4\"\n";
+        fs::write(library.path().join("Cargo.lock"), lock).unwrap();
+        let manifest = library.path().join("Cargo.toml").display().to_string();
+        let cause = |text: &str| {
+            cause(text, Path::new("/k"), library.path()).map(|error| error.to_string())
+        };
+        let fetch = format!("`RUSTC_BOOTSTRAP=1 cargo fetch --locked --manifest-path {manifest}`");
+        for said in [
+            "error: no matching package named `cfg-if` found\nAs a reminder, you're using offline mode\n",
+            "error: failed to download `cfg-if v1.0.4`\n\nCaused by:\n  but --offline was specified\n",
+        ] {
+            let error = cause(said).unwrap();
+            assert!(error.contains("`cfg-if`") && error.contains(&fetch), "{error}");
+        }
+        let vendored = "error: no matching package named `cfg-if` found\nlocation searched: directory \
+                        source `/k/vendor` (which is replacing registry `crates-io`)\n";
+        let error = cause(vendored).unwrap();
+        let vendor = format!("`RUSTC_BOOTSTRAP=1 cargo vendor --sync {manifest} /k/vendor`");
+        assert!(error.contains(&vendor) && error.contains("in `/k`"), "{error}");
+        assert_eq!(cause(&vendored.replace("cfg-if", "mine")), None);
+        assert_eq!(cause("error: no matching package named `cfg-if` found"), None);
+    }
 
     #[test]
     fn what_llvm_has_no_code_for_is_named_with_its_place() {

@@ -30,6 +30,46 @@ pub enum CudaBuilderError {
         reason: Option<String>,
     },
 
+    /// A crate uses a library that is not built for a GPU.
+    #[error(
+        "`{needed_by}` uses `{library}`, which is not built for a GPU: {}; `cargo tree -i \
+         {needed_by} --target nvptx64-nvidia-cuda` says which dependency brings it",
+        help(library)
+    )]
+    NeedsLibrary {
+        /// The library: `std`, or `alloc`.
+        library: String,
+        /// The crate.
+        needed_by: String,
+    },
+
+    /// Packages that the sources of Rust's library need are not there, and may not be fetched.
+    #[error(
+        "`core` is built from Rust's sources, which need the package `{package}`, and that is not \
+         {}",
+        match vendored {
+            Some(folder) => format!(
+                "in `{0}`; type `RUSTC_BOOTSTRAP=1 cargo vendor --sync {1} {0}` in `{2}`, where \
+                 there is a network",
+                folder.display(), manifest.display(), crate_dir.display(),
+            ),
+            None => format!(
+                "fetched; type `RUSTC_BOOTSTRAP=1 cargo fetch --locked --manifest-path {}` where \
+                 there is a network", manifest.display(),
+            ),
+        }
+    )]
+    NotFetched {
+        /// The package.
+        package: String,
+        /// The manifest of Rust's library.
+        manifest: PathBuf,
+        /// The folder that stands for the registry (`cargo vendor`), if there is one.
+        vendored: Option<PathBuf>,
+        /// The crate of kernels.
+        crate_dir: PathBuf,
+    },
+
     /// cargo or rustc refused the crate; their messages are on stderr.
     #[error("building the kernels of `{}` for {arch} failed; the compiler's messages say why", .crate_dir.display())]
     Compile {
@@ -83,6 +123,17 @@ impl fmt::Debug for CudaBuilderError {
     /// The sentence: `unwrap` in a build script shows this to whoever builds.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// What to do about a library that is missing.
+fn help(library: &str) -> &'static str {
+    match library {
+        "alloc" => "`CudaBuilder::alloc` builds it, for kernels with an allocator",
+        _ => {
+            "turn off its feature `std` (`default-features = false` in Cargo.toml), or use a crate \
+             that is `no_std`"
+        }
     }
 }
 

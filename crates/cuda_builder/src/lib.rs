@@ -21,7 +21,7 @@
 //!   not, can panic or uses local memory ([`ptx`], [`Panic`], [`LocalMemory`]);
 //! - what is refused is named by its place in the Rust source;
 //! - it gives the crate `no_std` and the unstable features that kernels need, Rust-CUDA's values of
-//!   `cfg(target_feature)`, and tells cargo which sources a build script depends on;
+//!   `cfg(target_feature)`, and tells cargo which files and variables a build script depends on;
 //! - the PTX is the same, byte for byte, wherever the checkout and the Rust sources lie.
 
 mod arch;
@@ -32,7 +32,9 @@ mod depend;
 mod diagnose;
 mod error;
 pub mod ptx;
+mod rerun;
 mod rules;
+mod run;
 pub mod rust_src;
 #[cfg(feature = "sources")]
 pub mod sources;

@@ -2,8 +2,8 @@
 //! compare-and-swap loop.
 //!
 //! `core`'s integer atomics work in kernels, in global and in shared memory, and order memory for
-//! the whole system (`atom.sys`), as `cuda_builder` makes sure;
-//! those of 8 and 16 bits access the whole word of 32 bits that they lie in. Here are
+//! the whole system (`atom.sys`), as `cuda_builder` makes sure. On a thread's own variables they are
+//! ordinary instructions. Those of 8 and 16 bits access the whole word of 32 bits that they lie in. Here are
 //! - floats ([`AtomicF32`], [`AtomicF64`]), for the device, and for a block or the system;
 //! - integers for a device ([`DeviceAtomicU32`]) or a block ([`BlockAtomicU32`]);
 //! - functions on pointers to global memory, for the device, which are one instruction each.

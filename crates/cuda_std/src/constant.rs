@@ -68,7 +68,7 @@ macro_rules! constant_array {
     ($(#[$attribute:meta])* $vis:vis $name:ident: [$ty:ty; $length:expr]) => {
         #[cfg(target_arch = "nvptx64")]
         ::core::arch::global_asm!(
-            concat!(".visible .const .align 16 .b8 ", stringify!($name), "[{}];"),
+            ::core::concat!(".visible .const .align 16 .b8 ", $crate::__symbol!($name), "[{}];"),
             const ::core::mem::size_of::<[$ty; $length]>(),
         );
 
@@ -76,14 +76,14 @@ macro_rules! constant_array {
         #[allow(non_snake_case)]
         #[inline(always)]
         $vis fn $name() -> $crate::constant::ConstantArray<$ty, { $length }> {
-            const { assert!(::core::mem::align_of::<$ty>() <= 16) };
+            const { ::core::assert!(::core::mem::align_of::<$ty>() <= 16) };
             #[cfg(target_arch = "nvptx64")]
             {
-                let address: u64;
+                let address: ::core::primitive::u64;
                 // SAFETY: reads the address of the array that is declared above.
                 unsafe {
                     ::core::arch::asm!(
-                        concat!("mov.u64 {}, ", stringify!($name), ";"),
+                        ::core::concat!("mov.u64 {}, ", $crate::__symbol!($name), ";"),
                         out(reg64) address,
                         options(pure, nomem, nostack, preserves_flags),
                     );

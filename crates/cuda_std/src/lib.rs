@@ -136,6 +136,8 @@ pub mod vec;
 pub mod warp;
 pub mod wgmma;
 
+#[doc(hidden)]
+pub use cuda_std_macros::symbol as __symbol;
 pub use cuda_std_macros::{address_space, gpu_only, kernel, shared_array};
 pub use float::{fma, max_nan};
 pub use glam;
@@ -151,6 +153,13 @@ pub use vek;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct GridConstant<const BYTES: usize>([u8; BYTES]);
+
+/// The parameter that `#[kernel]` declares for a value: rustc warns of an array that is a parameter
+/// by itself.
+#[doc(hidden)]
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug)]
+pub struct ByValue<T>(pub T);
 
 /// What `#[kernel]` makes for the host, where there are typed launches.
 #[cfg(all(feature = "launch", not(target_arch = "nvptx64")))]

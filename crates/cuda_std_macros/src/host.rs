@@ -2,6 +2,7 @@
 
 use proc_macro2::{Literal, Span, TokenStream};
 use quote::{format_ident, quote};
+use syn::ext::IdentExt;
 use syn::{Ident, Pat, PatType, Type, Visibility};
 
 use crate::parameter::Parameter;
@@ -53,12 +54,12 @@ impl HostParameters {
 
 /// The type, without its methods; a generic kernel has type parameters, which are `generics`.
 pub fn declare(vis: &Visibility, kernel: &Ident, generics: &[&Ident]) -> TokenStream {
-    let doc = format!("Launches the kernel `{kernel}`.");
+    let doc = format!("Launches the kernel `{}`.", kernel.unraw());
     quote! {
         ::cuda_std::__on_host! {
             #[doc = #doc]
             #[allow(non_camel_case_types)]
-            #[derive(Debug)]
+            #[derive(::core::fmt::Debug)]
             #vis struct #kernel<'m #(, #generics)*> {
                 kernel: ::cuda_std::launch::Kernel<'m>,
                 instance: ::core::marker::PhantomData<(#(#generics,)*)>,
@@ -75,7 +76,7 @@ pub fn methods(
     parameters: &HostParameters,
 ) -> TokenStream {
     let Contract { entry, is_unsafe, block, max_block, dynamic_shared } = contract;
-    let entry = Literal::string(&entry.to_string());
+    let entry = Literal::string(&entry.unraw().to_string());
     let HostParameters { names, types, passed, values } = parameters;
     // Names that are no parameter's, whatever the kernel calls those.
     let [stream, config, arguments] =
@@ -133,7 +134,7 @@ pub fn methods(
                         dynamic_shared: #dynamic_shared,
                     };
                     let kernel = ::cuda_std::launch::Kernel::load(module, contract)?;
-                    Ok(Self { kernel, instance: ::core::marker::PhantomData })
+                    ::core::result::Result::Ok(Self { kernel, instance: ::core::marker::PhantomData })
                 }
 
                 /// Enqueues a launch, with a grid, a block, and dynamic shared memory.
@@ -155,7 +156,7 @@ pub fn methods(
                     let mut #arguments = ::cuda_std::launch::Arguments::default();
                     #(::cuda_std::launch::Passes::push(&#names, &mut #arguments);)*
                     // SAFETY: the caller's contract; the arguments are those of the kernel.
-                    unsafe { self.kernel.enqueue(#stream, #config.into(), &#arguments) }
+                    unsafe { self.kernel.enqueue(#stream, ::core::convert::Into::into(#config), &#arguments) }
                 }
 
                 #run

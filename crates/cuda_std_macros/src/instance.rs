@@ -2,6 +2,7 @@
 
 use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 use quote::{format_ident, quote};
+use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
@@ -31,17 +32,30 @@ pub struct Instance<'a> {
 }
 
 impl Instance<'_> {
-    /// Puts the types for the type parameters.
-    pub fn substitute(&self, tokens: TokenStream) -> TokenStream {
+    /// Puts the types for the type parameters of a type.
+    pub fn substitute(&self, ty: TokenStream) -> TokenStream {
+        // A name behind two colons, or of a lifetime, is no type parameter.
+        let mut colons = 0;
         let place = |token: TokenTree| match token {
             TokenTree::Ident(ident) => {
-                match self.parameters.iter().position(|parameter| **parameter == ident) {
+                let is_it = |parameter: &&Ident| colons < 2 && **parameter == ident;
+                let found = self.parameters.iter().position(is_it);
+                colons = 0;
+                match found {
                     Some(index) => {
                         let ty = self.types[index];
                         quote!(#ty)
                     }
                     None => TokenTree::Ident(ident).into(),
                 }
+            }
+            TokenTree::Punct(punct) => {
+                colons = match punct.as_char() {
+                    ':' => colons + 1,
+                    '\'' => 2,
+                    _ => 0,
+                };
+                TokenTree::Punct(punct).into()
             }
             TokenTree::Group(group) => {
                 let stream = self.substitute(group.stream());
@@ -51,7 +65,7 @@ impl Instance<'_> {
             }
             other => other.into(),
         };
-        tokens.into_iter().flat_map(place).collect()
+        ty.into_iter().flat_map(place).collect()
     }
 }
 
@@ -82,13 +96,13 @@ pub fn of<'a>(
             return Err(Error::new(place, message));
         }
         let words = types.iter().map(|ty| {
-            let text = quote!(#ty).to_string();
+            let text = quote!(#ty).to_string().replace("r#", "");
             text.split(|c: char| !c.is_alphanumeric())
                 .filter(|word| !word.is_empty())
                 .collect::<Vec<_>>()
                 .join("_")
         });
-        let entry = words.fold(kernel.to_string(), |name, word| format!("{name}_{word}"));
+        let entry = words.fold(kernel.unraw().to_string(), |name, word| format!("{name}_{word}"));
         Ok(Instance {
             entry: format_ident!("{entry}", span = kernel.span()),
             parameters: parameters.to_vec(),

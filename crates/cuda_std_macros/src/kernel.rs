@@ -1,100 +1,15 @@
-//! `#[kernel]` and `#[gpu_only]`.
+//! `#[kernel]`.
 
-use proc_macro2::{Literal, TokenStream};
-use quote::{format_ident, quote};
-use syn::parse::{Parse, ParseStream};
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, format_ident, quote};
 use syn::spanned::Spanned;
-use syn::{Error, Expr, FnArg, Ident, ItemFn, Pat, ReturnType, Safety, Token, parse_quote};
+use syn::{Error, FnArg, Ident, ItemFn, Pat, ReturnType, Safety, parse_quote};
 
+use crate::bounds::{Bounds, directives};
 use crate::host::{self, Contract, HostParameters};
-use crate::instance::{self, Instances};
+use crate::instance;
 use crate::parameter::{GRID_CONSTANT, Parameter, assemble_grid_constant};
 use crate::space;
-
-/// The arguments of `#[kernel(...)]`.
-pub struct Bounds {
-    /// `.reqntid` or `.maxntid`, with its sizes.
-    block: Option<(&'static str, Vec<Expr>)>,
-    min_blocks: Option<Expr>,
-    /// `.reqnctapercluster`: blocks of a cluster.
-    cluster: Option<Vec<Expr>>,
-    /// Bytes of dynamic shared memory that a launch has at least.
-    dynamic_shared: Option<Expr>,
-    /// The types that a generic kernel is built for.
-    instances: Option<Instances>,
-    /// Those of [`RULES`] that are named.
-    rules: Vec<Ident>,
-}
-
-/// What a kernel can be refused for.
-const RULES: [&str; 2] = ["no_panic", "no_local_memory"];
-
-impl Parse for Bounds {
-    fn parse(input: ParseStream) -> syn::Result<Self> {
-        let mut bounds = Bounds {
-            block: None,
-            min_blocks: None,
-            cluster: None,
-            dynamic_shared: None,
-            instances: None,
-            rules: Vec::new(),
-        };
-        while !input.is_empty() {
-            let key: Ident = input.parse()?;
-            let is_rule = RULES.iter().any(|rule| key == rule);
-            if is_rule || key == "instances" {
-                match is_rule {
-                    true => bounds.rules.push(key),
-                    false => bounds.instances = Some(input.parse()?),
-                }
-                if !input.is_empty() {
-                    input.parse::<Token![,]>()?;
-                }
-                continue;
-            }
-            input.parse::<Token![=]>()?;
-            let value: Expr = input.parse()?;
-            match key.to_string().as_str() {
-                "block" | "max_block" if bounds.block.is_some() => {
-                    return Err(Error::new(key.span(), "give `block` or `max_block`, once"));
-                }
-                "block" => bounds.block = Some((".reqntid", sizes(value)?)),
-                "max_block" => bounds.block = Some((".maxntid", sizes(value)?)),
-                "cluster" => bounds.cluster = Some(sizes(value)?),
-                "min_blocks" => bounds.min_blocks = Some(value),
-                "dynamic_shared" => bounds.dynamic_shared = Some(value),
-                _ => {
-                    return Err(Error::new(
-                        key.span(),
-                        "expected `block`, `max_block`, `min_blocks`, `cluster`, \
-                         `dynamic_shared`, `instances`, `no_panic` or `no_local_memory`",
-                    ));
-                }
-            }
-            if !input.is_empty() {
-                input.parse::<Token![,]>()?;
-            }
-        }
-        if let (None, Some(min_blocks)) = (&bounds.block, &bounds.min_blocks) {
-            let message = "`min_blocks` means nothing without `block` or `max_block`";
-            return Err(Error::new(min_blocks.span(), message));
-        }
-        Ok(bounds)
-    }
-}
-
-/// The sizes in `256` or `(32, 16)`.
-fn sizes(value: Expr) -> syn::Result<Vec<Expr>> {
-    match value {
-        Expr::Tuple(tuple) if (1..=3).contains(&tuple.elems.len()) => {
-            Ok(tuple.elems.into_iter().collect())
-        }
-        Expr::Tuple(tuple) => {
-            Err(Error::new(tuple.span(), "a block or a cluster has one to three sizes"))
-        }
-        size => Ok(vec![size]),
-    }
-}
 
 /// Expands `#[kernel(bounds)]` on `function`.
 pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
@@ -111,7 +26,7 @@ pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
     let generics = instance::type_parameters(&sig.generics)?;
     let declaration = host::declare(vis, name, &generics);
     let Some(instances) = &bounds.instances else {
-        let entry = Entry::new(name, sig.inputs.iter(), &bounds)?;
+        let entry = Entry::new(name, sig.inputs.iter(), None, &bounds)?;
         let contract = contract(name, &function, &bounds);
         let methods = host::methods(name, &[], &contract, &entry.host);
         let (checks, entry) = (&entry.checks, entry.function(&function, &statements));
@@ -146,15 +61,18 @@ pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
     for instance in instance::of(name, &generics, instances)? {
         let (mut inputs, mut arguments) = (Vec::new(), Vec::new());
         for (index, input) in sig.inputs.iter().enumerate() {
-            let mut input: FnArg = syn::parse2(instance.substitute(quote!(#input)))?;
+            let mut input = input.clone();
             if let FnArg::Typed(input) = &mut input {
+                let ty = &input.ty;
+                *input.ty = syn::parse2(instance.substitute(quote!(#ty)))?;
                 let name = host::name(input, index);
                 input.pat = parse_quote!(#name);
-                arguments.push(name);
+                // No name that the kernel has itself.
+                arguments.push(Ident::new(&format!("argument{index}"), Span::mixed_site()));
             }
             inputs.push(input);
         }
-        let entry = Entry::new(&instance.entry, inputs.iter(), &bounds)?;
+        let entry = Entry::new(&instance.entry, inputs.iter(), Some(&arguments), &bounds)?;
         let contract = contract(&instance.entry, &function, &bounds);
         expanded.extend(host::methods(name, &instance.types, &contract, &entry.host));
         let types = &instance.types;
@@ -207,9 +125,11 @@ struct Entry {
 }
 
 impl Entry {
+    /// Names the parameters as `inputs` does, or by `names`.
     fn new<'a>(
         name: &Ident,
         inputs: impl Iterator<Item = &'a FnArg>,
+        names: Option<&[Ident]>,
         bounds: &Bounds,
     ) -> syn::Result<Self> {
         let mut parameters = Vec::new();
@@ -221,6 +141,7 @@ impl Entry {
         for (index, input) in inputs.enumerate() {
             let FnArg::Typed(input) = input else { unreachable!("check_signature refuses self") };
             let (pattern, ty) = (&*input.pat, &*input.ty);
+            let pattern = names.map_or(quote!(#pattern), |names| names[index].to_token_stream());
             let parameter = Parameter::of(input)?;
             host.push(input, index, &parameter);
             referents.extend(parameter.shared());
@@ -235,6 +156,13 @@ impl Entry {
                     constants.push(value_type);
                     continue;
                 }
+                Parameter::Value(ty) => {
+                    let place = format_ident!("__value{index}");
+                    parameters.push(quote!(#place: ::cuda_std::ByValue<#ty>));
+                    rebuild.extend(quote!(let #pattern = #place.0;));
+                    types.push(ty);
+                    continue;
+                }
                 Parameter::Disjoint(element) => sent.push(element),
                 _ => {}
             }
@@ -245,7 +173,7 @@ impl Entry {
                 continue;
             };
             parameters.push(quote!(#pointer: #pointer_type));
-            parameters.push(quote!(#length: usize));
+            parameters.push(quote!(#length: ::core::primitive::usize));
             rebuild.extend(quote!(let #pattern = #value;));
         }
         if !constants.is_empty() {
@@ -260,9 +188,12 @@ impl Entry {
         // rustc stops at one of greater alignment than 16.
         let checks = quote! {
             const _: () = {
-                const fn parameter<T: ::core::marker::Copy>(alignment: usize) {
-                    assert!(::core::mem::size_of::<T>() > 0, "a kernel's parameter has a size");
-                    assert!(
+                const fn parameter<T: ::core::marker::Copy>(alignment: ::core::primitive::usize) {
+                    ::core::assert!(
+                        ::core::mem::size_of::<T>() > 0,
+                        "a kernel's parameter has a size",
+                    );
+                    ::core::assert!(
                         ::core::mem::align_of::<T>() <= alignment,
                         "a kernel's parameter is aligned to at most 16 bytes, a grid constant to 64",
                     );
@@ -334,57 +265,6 @@ fn check_signature(function: &ItemFn, has_instances: bool) -> syn::Result<()> {
     Ok(())
 }
 
-/// Launch bounds and rules, as PTX comments that `cuda_builder` reads: it moves the former into
-/// the entry's head, for which rustc has no attribute.
-fn directives(name: &Ident, bounds: &Bounds) -> TokenStream {
-    let mut lines = TokenStream::new();
-    let mut directive = |text: String, sizes: &[Expr]| {
-        let text = Literal::string(&text);
-        lines.extend(quote! {
-            #[cfg(target_arch = "nvptx64")]
-            ::core::arch::global_asm!(#text, #(const { let size: u32 = #sizes; size }),*);
-        });
-    };
-    let cluster = bounds.cluster.as_ref().map(|sizes| (".reqnctapercluster", sizes));
-    let block = bounds.block.as_ref().map(|(keyword, sizes)| (*keyword, sizes));
-    for (keyword, sizes) in block.into_iter().chain(cluster) {
-        let holes = vec!["{}"; sizes.len()].join(", ");
-        directive(format!("// cuda_std directive {name} {keyword} {holes}"), sizes);
-    }
-    if let Some(min_blocks) = &bounds.min_blocks {
-        let text = format!("// cuda_std directive {name} .minnctapersm {{}}");
-        directive(text, std::slice::from_ref(min_blocks));
-    }
-    for rule in &bounds.rules {
-        directive(format!("// cuda_std directive {name} {rule}"), &[]);
-    }
-    if bounds.cluster.is_some() {
-        lines.extend(quote! {
-            #[cfg(all(target_arch = "nvptx64", not(target_feature = "sm_90")))]
-            ::core::compile_error!("clusters of blocks take sm_90 or later");
-        });
-    }
-    lines
-}
-
-/// Expands `#[gpu_only]` on `function`.
-pub fn gpu_only(function: ItemFn) -> TokenStream {
-    let ItemFn { attrs, vis, sig, block, .. } = &function;
-    let message = format!("`{}` runs on the GPU only", sig.ident);
-    quote! {
-        #(#attrs)*
-        #[cfg(target_arch = "nvptx64")]
-        #vis #sig #block
-
-        #(#attrs)*
-        #[cfg(not(target_arch = "nvptx64"))]
-        #[allow(unused_variables)]
-        #vis #sig {
-            ::core::unimplemented!(#message)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -404,7 +284,7 @@ mod tests {
         let (gpu, host) = text.split_once("#[cfg(not(target_arch").unwrap();
         // The slice is parameters 0 and 1.
         for part in [
-            "fnk(__ptr0:*constf32,__len0:usize,__value1:::cuda_std::GridConstant<{::core::mem::size_of::<Map>()}>,y:*mutf32)",
+            "fnk(__ptr0:*constf32,__len0:::core::primitive::usize,__value1:::cuda_std::GridConstant<{::core::mem::size_of::<Map>()}>,y:*mutf32)",
             "\"//cuda_stddirectivek.param2.align64\"",
             "\"cvta.param.u64{},k_param_2;\"",
             "letmap={letaddress:*constMap;",
@@ -423,7 +303,7 @@ mod tests {
         let text = kernel(bounds, "unsafe fn k() {}").unwrap();
         assert!(text.contains("\"//cuda_stddirectivek.reqnctapercluster{},{}\""), "{text}");
         assert!(text.contains("\"//cuda_stddirectivek.reqntid{},{}\""), "{text}");
-        assert!(text.contains("letsize:u32=ROWS;size"), "{text}");
+        assert!(text.contains("letsize:::core::primitive::u32=ROWS;size"), "{text}");
         assert!(text.contains("\"//cuda_stddirectivek.minnctapersm{}\""), "{text}");
     }
 
@@ -432,10 +312,33 @@ mod tests {
         let text = kernel("instances(f32, [u8; 4])", "fn k<T: Copy>(x: &[T], _: T) {}").unwrap();
         for part in [
             "fnk<T:Copy>(x:&[T],_:T){}",
-            "extern\"ptx-kernel\"fnk_f32(__ptr0:*constf32,__len0:usize,argument1:f32)",
-            "unsafe{k::<f32>(x,argument1)}",
-            "fnk_u8_4(__ptr0:*const[u8;4],__len0:usize,argument1:[u8;4])",
+            "extern\"ptx-kernel\"fnk_f32(__ptr0:*constf32,__len0:::core::primitive::usize,__value1:::cuda_std::ByValue<f32>)",
+            "unsafe{k::<f32>(argument0,argument1)}",
+            "fnk_u8_4(__ptr0:*const[u8;4],__len0:::core::primitive::usize,__value1:::cuda_std::ByValue<[u8;4]>)",
             "impl<'m>k<'m,f32>",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn any_name_will_do() {
+        let text = kernel("max_block = 64", "fn r#match(r#in: f32) {}").unwrap();
+        for part in [
+            "\"//cuda_stddirectivematch.maxntid{}\"",
+            "extern\"ptx-kernel\"fnr#match(__value0:::cuda_std::ByValue<f32>)",
+            "letr#in=__value0.0;",
+            "kernel:\"match\"",
+            "structr#match<'m>",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let function = "fn r#move<m: Copy>(m: for<'m> fn(&'m m), y: other::m, r#move: &[m]) {}";
+        let text = kernel("instances(r#dyn)", function).unwrap();
+        for part in [
+            "fnmove_dyn(__value0:::cuda_std::ByValue<for<'m>fn(&'mr#dyn)>",
+            "__value1:::cuda_std::ByValue<other::m>,__ptr2:*constr#dyn",
+            "structr#move<'m,m>",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }

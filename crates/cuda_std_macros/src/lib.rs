@@ -1,9 +1,12 @@
 //! The attributes and the macro behind `cuda_std`; use them through that crate.
 
+mod bounds;
+mod gpu_only;
 mod host;
 mod instance;
 mod kernel;
 mod parameter;
+mod rename;
 mod shared;
 mod space;
 
@@ -12,7 +15,7 @@ use syn::parse_macro_input;
 
 /// Marks a function as a GPU kernel: an entry point that the host launches.
 ///
-/// The function keeps its name in the PTX, and must
+/// The function keeps its name in the PTX (`match` if it is `r#match`), and must
 /// - be `unsafe` if a launch can break what it relies on, which `# Safety` says;
 /// - return nothing, and have no `self`;
 /// - take parameters that are `Copy`, have a size, and are aligned to at most 16 bytes, which
@@ -132,9 +135,10 @@ use syn::parse_macro_input;
 /// that editors and `cargo check` see it.
 #[proc_macro_attribute]
 pub fn kernel(args: TokenStream, item: TokenStream) -> TokenStream {
-    let bounds = parse_macro_input!(args as kernel::Bounds);
+    let bounds = parse_macro_input!(args as bounds::Bounds);
     let function = parse_macro_input!(item as syn::ItemFn);
-    kernel::expand(bounds, function).unwrap_or_else(syn::Error::into_compile_error).into()
+    let expanded = kernel::expand(bounds, function);
+    rename::renamed(expanded.unwrap_or_else(syn::Error::into_compile_error)).into()
 }
 
 /// `#[address_space(shared)] static mut NAME: T = ..;` in a `#[kernel]` is a place in the block's
@@ -157,7 +161,7 @@ pub fn address_space(_args: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn gpu_only(_args: TokenStream, item: TokenStream) -> TokenStream {
     let function = parse_macro_input!(item as syn::ItemFn);
-    kernel::gpu_only(function).into()
+    gpu_only::expand(function).into()
 }
 
 /// Declares an array in the block's shared memory: `shared_array![T; N]`.
@@ -175,5 +179,13 @@ pub fn gpu_only(_args: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro]
 pub fn shared_array(input: TokenStream) -> TokenStream {
     let array = parse_macro_input!(input as shared::SharedArray);
-    shared::expand(array, &[]).into()
+    rename::renamed(shared::expand(array, &[])).into()
+}
+
+/// The name of an item as a string, without `r#`: that of its symbol in the PTX.
+#[doc(hidden)]
+#[proc_macro]
+pub fn symbol(input: TokenStream) -> TokenStream {
+    let name = syn::ext::IdentExt::unraw(&parse_macro_input!(input as syn::Ident)).to_string();
+    proc_macro::TokenTree::from(proc_macro::Literal::string(&name)).into()
 }

@@ -2,6 +2,7 @@
 
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
+use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Error, GenericArgument, Ident, Meta, PatType, PathArguments, PointerMutability, Type};
 
@@ -198,6 +199,7 @@ pub fn assemble_grid_constant(
     kernel: &Ident,
     index: usize,
 ) -> (TokenStream, TokenStream) {
+    let kernel = kernel.unraw();
     // Tensor maps need that much.
     let align =
         Literal::string(&format!("// cuda_std directive {kernel} .param {index} .align 64"));

@@ -42,10 +42,10 @@ pub fn expand(array: SharedArray, constants: &[&ItemConst]) -> TokenStream {
                 #(#[allow(dead_code)] #constants)*
                 ::core::arch::global_asm!(
                     #declare,
-                    const { ::core::mem::size_of::<#element>() * { let n: usize = #length; n } },
+                    const { ::core::mem::size_of::<#element>() * { let n: ::core::primitive::usize = #length; n } },
                 );
             }
-            let address: u32;
+            let address: ::core::primitive::u32;
             // SAFETY: reads an address; touches no memory.
             unsafe {
                 ::core::arch::asm!(

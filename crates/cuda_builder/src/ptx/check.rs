@@ -56,20 +56,6 @@ pub enum Refused {
         instruction: String,
     },
 
-    /// An atomic operation on local memory, which no GPU has.
-    #[error(
-        "kernel `{kernel}` has `{instruction}`, at {at}: a GPU has atomics in global and in shared \
-         memory, and a thread's own variables lie in local memory; use `Cell`, or no atomic"
-    )]
-    LocalAtomic {
-        /// The kernel.
-        kernel: String,
-        /// Where it is.
-        at: Site,
-        /// The instruction.
-        instruction: String,
-    },
-
     /// Two places declare one array in shared memory.
     #[error(
         "`{symbol}` is declared twice: two crates of one name have a `shared_array!` in the same \
@@ -272,15 +258,10 @@ impl<'a> Module<'a> {
         for (number, statement) in code.statements.iter().enumerate() {
             let at = || self.site(statement);
             if let Some((opcode, _)) = statement.instruction() {
-                let instruction = || opcode.to_owned();
                 let rest = &code.statements[number..];
                 if statement.is_assembly && is_convergent(opcode) && !self.is_anchored(rest) {
-                    let (at, instruction) = (at(), instruction());
+                    let (at, instruction) = (at(), opcode.to_owned());
                     return Err(Refused::Convergent { kernel: kernel(), at, instruction });
-                }
-                if is_local_atomic(opcode) {
-                    let (at, instruction) = (at(), instruction());
-                    return Err(Refused::LocalAtomic { kernel: kernel(), at, instruction });
                 }
             }
             let Some(callee) = statement.callee() else { continue };
@@ -348,11 +329,6 @@ fn is_convergent(opcode: &str) -> bool {
     let mut words = opcode.split('.');
     words.next().is_some_and(|first| CONVERGENT.contains(&first))
         || words.any(|modifier| TOGETHER.contains(&modifier))
-}
-
-fn is_local_atomic(opcode: &str) -> bool {
-    let mut words = opcode.split('.');
-    matches!(words.next(), Some("atom" | "red")) && words.any(|modifier| modifier == "local")
 }
 
 /// A function's name as Rust has it.

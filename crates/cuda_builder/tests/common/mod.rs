@@ -52,3 +52,17 @@ pub fn build(builder: CudaBuilder) -> Option<Result<String, CudaBuilderError>> {
         result => Some(result.map(|path| std::fs::read_to_string(path).unwrap())),
     }
 }
+
+/// Has the assembler take PTX, where `$PTXAS` names one.
+#[allow(dead_code, reason = "each test takes what it needs")]
+pub fn assemble(text: &str, arch: CudaArch) {
+    let Some(ptxas) = std::env::var_os("PTXAS") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kernels.ptx");
+    std::fs::write(&path, text).unwrap();
+    let mut assemble = std::process::Command::new(ptxas);
+    assemble.arg(format!("-arch={arch}")).arg("-o").arg(path.with_extension("cubin"));
+    let output = assemble.arg(&path).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arch}: {stderr}\n{text}");
+}

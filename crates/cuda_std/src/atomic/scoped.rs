@@ -2,9 +2,6 @@
 
 use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-#[cfg(target_arch = "nvptx64")]
-use crate::ptr::{AddressSpace, is_in_address_space};
-
 /// The order of a read-modify-write operation that is also the load of a failure.
 fn merged(success: Ordering, failure: Ordering) -> Ordering {
     match (success, failure) {
@@ -37,8 +34,8 @@ macro_rules! value {
 
 /// Declares an atomic number. On other targets than the GPU it is emulated with `core`'s integers.
 ///
-/// What PTX does with a scope is undefined in local memory, which only the calling thread has: an
-/// atomic that lies there is accessed as any other value.
+/// PTX defines none of its operations in local memory, where a thread's own variables lie:
+/// `cuda_builder` accesses an atomic there as any other value.
 macro_rules! atomic {
     (
         $(#[$doc:meta])*
@@ -84,13 +81,9 @@ macro_rules! atomic {
             #[inline(always)]
             pub $($unsafe)? fn load(&self, order: Ordering) -> $ty {
                 #[cfg(target_arch = "nvptx64")]
-                // SAFETY: the place is that of `self`, which all access atomically, and in local
-                // memory nobody else does.
+                // SAFETY: the place is that of `self`, which all access atomically.
                 unsafe {
                     let place = self.as_ptr();
-                    if is_in_address_space(place, AddressSpace::Local) {
-                        return place.read();
-                    }
                     let value: $ty;
                     macro_rules! load {
                         ($semantics:literal) => {
@@ -128,9 +121,6 @@ macro_rules! atomic {
                 // SAFETY: as for `load`.
                 unsafe {
                     let place = self.as_ptr();
-                    if is_in_address_space(place, AddressSpace::Local) {
-                        return place.write(value);
-                    }
                     macro_rules! store {
                         ($semantics:literal) => {
                             core::arch::asm!(
@@ -177,8 +167,7 @@ macro_rules! atomic {
                 #[cfg(target_arch = "nvptx64")]
                 let before = atom!(
                     $ty, $class, $scope, order, self.as_ptr(),
-                    concat!("cas.b", $suffix, " {}, [{}], {}, {}"), (current, new),
-                    |old| if bits!($kind old) == bits!($kind current) { new } else { old }
+                    concat!("cas.b", $suffix, " {}, [{}], {}, {}"), (current, new)
                 );
                 #[cfg(not(target_arch = "nvptx64"))]
                 let before = {
@@ -279,7 +268,7 @@ macro_rules! read_modify_write {
             {
                 atom!(
                     $ty, $class, $scope, order, self.as_ptr(),
-                    concat!($op, " {}, [{}], {}"), ($value), |$old| $new
+                    concat!($op, " {}, [{}], {}"), ($value)
                 )
             }
             #[cfg(not(target_arch = "nvptx64"))]
@@ -304,46 +293,39 @@ macro_rules! read_modify_write {
     };
 }
 
-/// One `atom`, or its meaning for one thread.
+/// One `atom`.
 #[cfg(target_arch = "nvptx64")]
 macro_rules! atom {
     (
         $ty:ident, $class:ident, $scope:literal, $order:expr, $place:expr, $op:expr,
-        ($($value:expr),+), |$old:ident| $new:expr
+        ($($value:expr),+)
     ) => {
-        // SAFETY: the place is that of an atomic, which all access atomically, and in local memory
-        // nobody else does.
+        // SAFETY: the place is that of an atomic, which all access atomically.
         unsafe {
             let place = $place;
-            if is_in_address_space(place, AddressSpace::Local) {
-                let $old = place.read();
-                place.write($new);
-                $old
-            } else {
-                let before: $ty;
-                macro_rules! ordered {
-                    ($semantics:literal) => {
-                        core::arch::asm!(
-                            concat!("atom.", $semantics, ".", $scope, ".", $op, ";"),
-                            out($class) before,
-                            in(reg64) place,
-                            $(in($class) $value,)+
-                            options(nostack, preserves_flags),
-                        )
-                    };
-                }
-                match $order {
-                    Ordering::Relaxed => ordered!("relaxed"),
-                    Ordering::Acquire => ordered!("acquire"),
-                    Ordering::Release => ordered!("release"),
-                    Ordering::AcqRel => ordered!("acq_rel"),
-                    _ => {
-                        fence_sc!($scope);
-                        ordered!("acq_rel");
-                    }
-                }
-                before
+            let before: $ty;
+            macro_rules! ordered {
+                ($semantics:literal) => {
+                    core::arch::asm!(
+                        concat!("atom.", $semantics, ".", $scope, ".", $op, ";"),
+                        out($class) before,
+                        in(reg64) place,
+                        $(in($class) $value,)+
+                        options(nostack, preserves_flags),
+                    )
+                };
             }
+            match $order {
+                Ordering::Relaxed => ordered!("relaxed"),
+                Ordering::Acquire => ordered!("acquire"),
+                Ordering::Release => ordered!("release"),
+                Ordering::AcqRel => ordered!("acq_rel"),
+                _ => {
+                    fence_sc!($scope);
+                    ordered!("acq_rel");
+                }
+            }
+            before
         }
     };
 }

@@ -1,10 +1,11 @@
-//! Ordinary Rust on a GPU: each function of [`functions`] and [`language`] is called by a kernel for each thread,
+//! Ordinary Rust on a GPU: each function of [`atomics`], [`functions`] and [`language`] is called by a kernel for each thread,
 //! and by the tests on the host, which compare. The others print, or panic.
 
 #![no_std]
 
 use cuda_std::prelude::*;
 
+pub mod atomics;
 pub mod functions;
 pub mod language;
 
@@ -31,6 +32,8 @@ macro_rules! kernels {
 }
 
 kernels! {
+    atomics: inferred words wide_words signed_words bytes half_words signed_half_words flags locks
+        floats scoped;
     functions: recursion mutual_recursion trait_objects function_pointers closures tables
         local_arrays sorting sorting_by_key wide_integers wide_to_float jumps enums strings parsing
         formatting hashing comparing iterators float_remainder any;
@@ -168,19 +171,4 @@ pub unsafe fn no_local_memory(i: u32, out: *mut u32) {
 pub unsafe fn wide_integer(x: f64, out: *mut u128) {
     // SAFETY: never launched.
     unsafe { *out = x as u128 };
-}
-
-/// Counts in an atomic of its own, which no GPU has in local memory.
-///
-/// # Safety
-/// Never launched.
-#[cfg(feature = "local_atomic")]
-#[kernel]
-pub unsafe fn local_atomic(n: u32, out: *mut u32) {
-    use core::sync::atomic::{AtomicU32, Ordering};
-
-    let count = AtomicU32::new(n);
-    let swapped = count.compare_exchange(n, 9, Ordering::AcqRel, Ordering::Acquire).is_ok();
-    // SAFETY: never launched.
-    unsafe { *out = count.into_inner() + u32::from(swapped) };
 }
