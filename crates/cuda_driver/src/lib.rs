@@ -102,10 +102,16 @@
 //! opt-level = 3
 //! ```
 //!
-//! The symbols stay inside the executable. A forwarded call looks its name up in
-//! the driver's library alone, so it can never come back here, and libraries
-//! loaded later (cuBLAS) find the real `libcuda`, because an executable does not
-//! export its symbols to them. Linking with `-rdynamic` would break that.
+//! The symbols stay inside the executable, or the shared library (`cdylib`), that this crate is
+//! linked into: on Linux for x86-64 and AArch64 they are hidden. So no other library calls them,
+//! and nothing here calls another driver that the process has loaded. A forwarded call looks its
+//! name up in the driver's library alone. Where that library turns out to call this crate, it is
+//! no driver ([`GpuUnavailable::CallsBack`]).
+//!
+//! On Windows and macOS a shared library does export them, which nobody notices there: each
+//! library says which other one a name comes from. On other systems, libraries loaded later
+//! (cuBLAS) find the real `libcuda` as long as the program is an executable that is not linked
+//! with `-rdynamic`. A Rust `dylib` has to contain whatever calls `cust`, not this crate alone.
 //!
 //! # Error codes
 //!

@@ -108,8 +108,9 @@
 //! - Loading takes time and memory in proportion to the text, but for functions, which are
 //!   decoded for each kernel that may call them, and for registers that live across many
 //!   labels; both have limits, far from what compilers write.
-//! - A thread's stack is as deep as its calls, where that is known before; 16 KiB where
-//!   functions call themselves or are called by their address.
+//! - A thread's stack is as deep as its calls, where that is known before. Where functions call
+//!   themselves or are called by their address, it has as many bytes as the launch says, and at
+//!   least what the calls that are known take ([`LaunchOptions::stack_bytes`]).
 //! - `vprintf` prints to stdout when the launch is over, block by block ([`Device::print_to`]).
 //!   A trap after a text with `panicked at` is a [`FaultKind::Panic`] with that text.
 //! - Shared memory belongs to one host thread at a time and is accessed
@@ -163,7 +164,7 @@
 //! Rounding modes other than to nearest (except in `cvt`), `ex2` and `tanh` in half
 //! precision, textures, surfaces, the driver's functions but `vprintf`, `__assertfail`, `malloc` and `free`,
 //! `multimem`. A grid starts when the one in front of it has ended: what `griddepcontrol` does is known
-//! to the checks alone ([`Device::launch_in_stream`]). Of tensor cores: `wmma`, sparse matrices, and other types than f16, bf16 and tf32.
+//! to the checks alone ([`LaunchOptions::early`]). Of tensor cores: `wmma`, sparse matrices, and other types than f16, bf16 and tf32.
 //! Of clusters: `st.async` and `red.async`. Of bulk copies: other types than f16, bf16, f32 and TF32, rows shorter than their
 //! swizzle, `im2col`, interleaving, `cp.reduce.async.bulk`, `cp.async.bulk.prefetch`
 //! but of tensors, `tensormap.replace`. Of mbarriers: `arrive_drop`, `pending_count`, and
@@ -192,10 +193,11 @@ mod written;
 use ptx_syntax as ptx;
 
 pub use checks::{Checks, Schedule, UnknownSetting};
-pub use device::{Config, Device, Isa, Progress};
+pub use device::{Config, Device, Isa, LaunchOptions, Progress};
 pub use error::{LoadError, MemoryCall, MemoryError, Place};
 pub use fault::{Access, AddressSpace, Earlier, Fault, FaultKind, Waiting};
 pub use findings::{Finding, Findings};
+pub use heap::Heap;
 pub use kernel::{
     Kernel, LaunchConfig, MAX_BLOCK, MAX_CLUSTER, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED,
     MAX_THREADS_PER_BLOCK, Param,
