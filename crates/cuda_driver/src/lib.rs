@@ -47,7 +47,10 @@
 //! than f32, interleaved ones, and those with element strides. Kernels run inside
 //! `cuLaunchKernel`; a fault is reported as on a GPU all the same: the launch
 //! succeeds, and every later call in that context returns the error until the
-//! context is gone. [`soft::last_fault`] has the full text. A kernel with a loop
+//! context is gone. [`soft::last_fault`] has the full text. The limits of a context hold as on a GPU:
+//! `CU_LIMIT_STACK_SIZE` where a kernel's calls tell nobody how deep they are (up to 512 KiB), and
+//! `CU_LIMIT_MALLOC_HEAP_SIZE`, until a kernel that allocates has been launched. What was set is
+//! what is read back. A kernel with a loop
 //! without end runs until [`soft::configure`] has set a budget of instructions.
 //!
 //! # Checks
