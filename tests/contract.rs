@@ -20,6 +20,8 @@ mod epilogues;
 mod graphs;
 #[path = "contract/handles.rs"]
 mod handles;
+#[path = "contract/nothing_summed.rs"]
+mod nothing_summed;
 #[path = "contract/pointers.rs"]
 mod pointers;
 #[path = "contract/property.rs"]

@@ -685,10 +685,11 @@ impl Output {
         if epilogue.has(DEVICE_FACTORS) {
             // SAFETY: the launch promises both.
             unsafe { (alpha, beta) = (element(epilogue.alpha), element(epilogue.beta)) };
-            // Nothing is left of A and B with alpha = 0, NaN included. Where alpha is a number, nothing has been summed
-            // then: see `KernelDescriptor`.
-            if alpha == 0.0 {
-                *values = [0.0; N];
+            // Nothing is left of A and B with alpha = 0, NaN included, nor of alpha where nothing is summed: then the
+            // launch gives 0 as a number. What is left adds nothing to C, which may be -0. Where alpha is a number, the
+            // host sees to all that: see `KernelDescriptor`.
+            if alpha == 0.0 || self.alpha == 0.0 {
+                (*values, alpha) = ([0.0; N], if beta == 0.0 { 0.0 } else { -0.0 });
             }
         }
         for i in 0..count {

@@ -14,7 +14,7 @@ use crate::case::{Case, edges};
 use crate::common::devices;
 
 /// Runs a test for every kernel and type on every device that can run it.
-fn for_each(test: impl Fn(&Device, &'static TensorCoreDescriptor, InputType)) {
+pub fn for_each(test: impl Fn(&Device, &'static TensorCoreDescriptor, InputType)) {
     for device in &devices() {
         let has_maps = device.info().capability == (9, 0);
         // Those by `mma.sync` run on one of the software devices: that of compute capability 9.0 if they are taken there.

@@ -1,5 +1,6 @@
 //! The NVIDIA driver: found once, on first use, and called by exact name.
 
+use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem::transmute;
 use std::sync::OnceLock;
@@ -43,6 +44,15 @@ pub enum GpuUnavailable {
         /// The missing function.
         function: &'static str,
     },
+    /// The library calls this program's own functions, so it is no driver.
+    #[error(
+        "{library} answers with the functions of this program, so it is no NVIDIA driver; \
+         check LD_LIBRARY_PATH, and that no other library has this name"
+    )]
+    CallsBack {
+        /// The library's name.
+        library: &'static str,
+    },
     /// The driver is older than this program can use.
     #[error(
         "the NVIDIA driver supports CUDA {}.{}, and {}.{} or newer is needed; update the driver",
@@ -85,10 +95,39 @@ pub(crate) struct Driver {
 
 type GetProcAddress = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64) -> CUresult;
 
-/// The driver, loaded and initialised by whoever asks first.
+/// How far a thread is with loading the driver.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Loading {
+    No,
+    Yes,
+    /// What it loads has called this crate.
+    CalledBack,
+}
+
+thread_local! {
+    static LOADING: Cell<Loading> = const { Cell::new(Loading::No) };
+}
+
+/// The library that has the driver's name is this program, or calls it.
+static CALLS_BACK: GpuUnavailable = GpuUnavailable::CallsBack { library: LIBRARY };
+
+/// The driver, loaded and initialised by whoever asks first. A library of that name which asks
+/// while it is loaded, as this program itself does under that name, is no driver.
 pub(crate) fn driver() -> Result<&'static Driver, &'static GpuUnavailable> {
     static DRIVER: OnceLock<Result<Driver, GpuUnavailable>> = OnceLock::new();
-    DRIVER.get_or_init(Driver::load).as_ref()
+    if LOADING.get() != Loading::No {
+        LOADING.set(Loading::CalledBack);
+        return Err(&CALLS_BACK);
+    }
+    let load = || {
+        LOADING.set(Loading::Yes);
+        let loaded = Driver::load();
+        match LOADING.replace(Loading::No) {
+            Loading::CalledBack => Err(CALLS_BACK.clone()),
+            _ => loaded,
+        }
+    };
+    DRIVER.get_or_init(load).as_ref()
 }
 
 /// Whether calls can be forwarded at all.
@@ -261,6 +300,7 @@ mod tests {
         let reasons = [
             GpuUnavailable::LibraryNotFound { library: LIBRARY, reason: "no such file".into() },
             GpuUnavailable::NotADriver { library: LIBRARY, function: "cuInit" },
+            CALLS_BACK.clone(),
             GpuUnavailable::DriverTooOld { found: 10020, needed: API_VERSION },
             GpuUnavailable::NoDevice,
             started("cuInit", CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH).unwrap_err(),

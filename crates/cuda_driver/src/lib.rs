@@ -49,7 +49,10 @@
 //! than f32, interleaved ones, and those with element strides. Kernels run inside
 //! `cuLaunchKernel`; a fault is reported as on a GPU all the same: the launch
 //! succeeds, and every later call in that context returns the error until the
-//! context is gone. [`soft::last_fault`] has the full text. A kernel with a loop
+//! context is gone. [`soft::last_fault`] has the full text. The limits of a context hold as on a GPU:
+//! `CU_LIMIT_STACK_SIZE` where a kernel's calls tell nobody how deep they are (up to 512 KiB), and
+//! `CU_LIMIT_MALLOC_HEAP_SIZE`, until a kernel that allocates has been launched. What was set is
+//! what is read back. A kernel with a loop
 //! without end runs until [`soft::configure`] has set a budget of instructions.
 //!
 //! A module loads if its declarations can be read, also with a kernel that the device does not
@@ -109,10 +112,16 @@
 //! opt-level = 3
 //! ```
 //!
-//! The symbols stay inside the executable. A forwarded call looks its name up in
-//! the driver's library alone, so it can never come back here, and libraries
-//! loaded later (cuBLAS) find the real `libcuda`, because an executable does not
-//! export its symbols to them. Linking with `-rdynamic` would break that.
+//! The symbols stay inside the executable, or the shared library (`cdylib`), that this crate is
+//! linked into: on Linux for x86-64 and AArch64 they are hidden. So no other library calls them,
+//! and nothing here calls another driver that the process has loaded. A forwarded call looks its
+//! name up in the driver's library alone. Where that library turns out to call this crate, it is
+//! no driver ([`GpuUnavailable::CallsBack`]).
+//!
+//! On Windows and macOS a shared library does export them, which nobody notices there: each
+//! library says which other one a name comes from. On other systems, libraries loaded later
+//! (cuBLAS) find the real `libcuda` as long as the program is an executable that is not linked
+//! with `-rdynamic`. A Rust `dylib` has to contain whatever calls `cust`, not this crate alone.
 //!
 //! # Error codes
 //!

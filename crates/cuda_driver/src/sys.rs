@@ -22,8 +22,28 @@ use crate::arg::Arg;
 use crate::route::{self, Target};
 use crate::{contexts, global, gpu, last_error, ordinals, soft};
 
+/// The instruction that goes on at `target`.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+macro_rules! jump {
+    () => {
+        "jmp {target}"
+    };
+}
+
+/// The instruction that goes on at `target`.
+#[cfg(all(target_os = "linux", target_arch = "aarch64"))]
+macro_rules! jump {
+    () => {
+        "b {target}"
+    };
+}
+
 /// Defines one C function. Every function of the API is made here, so none lets a panic
 /// out into C, which would end the process.
+///
+/// On Linux its C name is a hidden symbol, a jump to the function. `no_mangle` would have a
+/// shared library export the name, and then the dynamic linker gives a program the first driver
+/// API that it finds: this one in place of `libcuda`, or another one in place of this.
 macro_rules! export {
     ($doc:expr, $name:ident($($arg:ident: $type:ty),*) => $answer:expr) => {
         #[doc = $doc]
@@ -31,11 +51,28 @@ macro_rules! export {
         /// # Safety
         ///
         /// See the [module's documentation](self#safety-of-every-function).
-        #[unsafe(no_mangle)]
+        #[cfg_attr(
+            not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))),
+            unsafe(no_mangle)
+        )]
         #[allow(unused_unsafe, reason = "some handlers are safe and take no pointer")]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
             last_error::answer(stringify!($name), || $answer)
         }
+
+        #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+        std::arch::global_asm!(
+            concat!(".pushsection .text.", stringify!($name), ",\"ax\""),
+            concat!(".globl ", stringify!($name)),
+            concat!(".hidden ", stringify!($name)),
+            concat!(".type ", stringify!($name), ", STT_FUNC"),
+            ".p2align 4",
+            concat!(stringify!($name), ":"),
+            jump!(),
+            concat!(".size ", stringify!($name), ", . - ", stringify!($name)),
+            ".popsection",
+            target = sym $name,
+        );
 
         #[cfg(test)]
         mod $name {

@@ -2,13 +2,12 @@
 //! processes load in place of `libcuda.so.1`.
 #![cfg(target_os = "linux")]
 
-use std::ffi::c_void;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::{Barrier, OnceLock};
+use std::ffi::{c_int, c_void};
+use std::path::Path;
+use std::sync::Barrier;
 
-use cuda_driver::gpu_count;
 use cuda_driver::sys::{self, CUdeviceptr, CUresult};
+use cuda_driver::{GpuUnavailable, gpu_count};
 use cust::context::legacy::{ContextFlags, ContextStack};
 use cust::context::{Context, ContextHandle, CurrentContext, legacy};
 use cust::device::Device;
@@ -17,44 +16,9 @@ use cust::event::{Event, EventFlags};
 use cust::memory::{CopyDestination, DeviceBuffer};
 use cust::stream::{Stream, StreamFlags};
 
-/// Builds a library named `libcuda.so.1` from `source`; gives its folder.
-fn build(name: &str, source: &Path) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(&folder).unwrap();
-    let rustc = std::env::var_os("RUSTC").unwrap_or("rustc".into());
-    let status = Command::new(rustc)
-        .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=fake_driver", "-o"])
-        .arg(folder.join("libcuda.so.1"))
-        .arg(source)
-        .status()
-        .unwrap();
-    assert!(status.success());
-    folder
-}
+mod common;
 
-fn fake_driver() -> &'static Path {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(|| {
-        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-        build("fake_driver", &tests.join("fake_driver/lib.rs"))
-    })
-}
-
-/// Runs one of the ignored tests below in a process that finds its driver in `folder`.
-fn child(test: &str, folder: &Path, settings: &[(&str, &str)]) {
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", test, "--nocapture"])
-        .env("LD_LIBRARY_PATH", folder)
-        .envs(settings.iter().copied())
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && text.contains("1 passed"),
-        "{text}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-}
+use common::{build, child, fake_driver};
 
 #[test]
 fn a_driver_is_used_beside_the_software_device() {
@@ -241,4 +205,25 @@ fn nothing_is_exported() {
     let program = libloading::os::unix::Library::this();
     // SAFETY: the symbol is not used.
     assert!(unsafe { program.get::<*const ()>(b"cuInit\0") }.is_err());
+}
+
+#[test]
+fn a_library_that_calls_back_is_no_driver() {
+    child("child_with_a_library_that_calls_back", fake_driver(), &[]);
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn child_with_a_library_that_calls_back() {
+    // SAFETY: the stand-in's initialisers do nothing, and its function has this signature.
+    unsafe {
+        let library = libloading::Library::new("libcuda.so.1").unwrap();
+        type Count = unsafe extern "C" fn(*mut c_int) -> CUresult;
+        let forward_to = library.get::<unsafe extern "C" fn(Count)>(b"forward_to\0").unwrap();
+        forward_to(sys::cuDeviceGetCount);
+        std::mem::forget(library);
+    }
+    cust::init(cust::CudaFlags::empty()).unwrap();
+    assert!(matches!(gpu_count(), Err(GpuUnavailable::CallsBack { library: "libcuda.so.1" })));
+    assert_eq!(Device::num_devices(), Ok(2));
 }

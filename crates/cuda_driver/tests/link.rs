@@ -9,9 +9,34 @@ macro_rules! check {
         )),*];
         assert_eq!(functions.len(), $count);
         for (name, declared, defined) in functions {
-            assert_eq!(declared, defined, "{name}");
+            assert_eq!(behind(declared), defined, "{name}");
         }
     };
+}
+
+/// The function that a C name is a jump to.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn behind(name: *const ()) -> *const () {
+    // SAFETY: the code of a function of this program: `jmp` with an offset of 32 bits.
+    let (code, offset) = unsafe { (*name.cast::<u8>(), name.byte_add(1).cast::<i32>()) };
+    assert_eq!(code, 0xE9);
+    // SAFETY: as above.
+    name.wrapping_byte_offset(5 + unsafe { offset.read_unaligned() } as isize)
+}
+
+/// The function that a C name is a jump to.
+#[cfg(all(target_os = "linux", target_arch = "aarch64"))]
+fn behind(name: *const ()) -> *const () {
+    // SAFETY: the code of a function of this program: `b` with an offset of 26 bits.
+    let code = unsafe { *name.cast::<i32>() };
+    assert_eq!(code >> 26 & 0x3F, 5);
+    name.wrapping_byte_offset((code << 6 >> 4) as isize)
+}
+
+/// The function that a C name is.
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+fn behind(name: *const ()) -> *const () {
+    name
 }
 
 #[rustfmt::skip]

@@ -4,6 +4,8 @@
 mod contexts;
 #[path = "soft/launches.rs"]
 mod launches;
+#[path = "soft/limits.rs"]
+mod limits;
 #[path = "soft/memory.rs"]
 mod memory;
 #[path = "soft/modules.rs"]

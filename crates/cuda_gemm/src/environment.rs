@@ -39,7 +39,7 @@ impl Environment {
         let (driver_version, cuda_version) = match device.info().kind {
             DeviceKind::Soft => (None, None),
             DeviceKind::Gpu => {
-                device.make_current()?;
+                let _current = device.enter()?;
                 let version =
                     CudaApiVersion::get().map_err(|e| device.error("cuDriverGetVersion", e))?;
                 (driver_version(), Some(format!("{}.{}", version.major(), version.minor())))

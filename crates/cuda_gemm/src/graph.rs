@@ -53,14 +53,11 @@ impl Stream {
     /// captured.
     pub fn capture(&self, enqueue: impl FnOnce() -> Result<(), Error>) -> Result<Graph, Error> {
         let device = self.device();
-        device.make_current()?;
         let _exclusive = self.exclusive();
-        // SAFETY: the stream is there.
-        let begun = unsafe { sys::cuStreamBeginCapture_v2(self.as_raw(), THREAD_LOCAL) };
-        device.check("cuStreamBeginCapture", begun)?;
-        let capturing = Capturing { stream: self };
-        // If it fails, `capturing` is dropped.
+        let capturing = Capturing::begin(self)?;
+        // If it fails, `capturing` is dropped. The caller's context is current in it.
         enqueue()?;
+        let _current = device.enter()?;
         let graph = capturing.end()?;
         let mut exec = CUgraphExec::NULL;
         // SAFETY: `exec` is valid for the write. The captured graph is not used again.
@@ -80,12 +77,20 @@ struct Capturing<'s> {
     stream: &'s Stream,
 }
 
-impl Capturing<'_> {
+impl<'s> Capturing<'s> {
+    fn begin(stream: &'s Stream) -> Result<Self, Error> {
+        let _current = stream.device().enter()?;
+        // SAFETY: the stream is there.
+        let begun = unsafe { sys::cuStreamBeginCapture_v2(stream.as_raw(), THREAD_LOCAL) };
+        stream.device().check("cuStreamBeginCapture", begun)?;
+        Ok(Self { stream })
+    }
+
     fn end(self) -> Result<CUgraph, Error> {
         let stream = self.stream;
         std::mem::forget(self);
         let mut graph = CUgraph::NULL;
-        stream.device().make_current()?;
+        let _current = stream.device().enter()?;
         // SAFETY: the stream captures, and `graph` is valid for the write.
         let ended = unsafe { sys::cuStreamEndCapture(stream.as_raw(), &raw mut graph) };
         stream.device().check("cuStreamEndCapture", ended)?;
@@ -95,6 +100,7 @@ impl Capturing<'_> {
 
 impl Drop for Capturing<'_> {
     fn drop(&mut self) {
+        let _current = self.stream.device().enter();
         if let Ok(graph) = (Capturing { stream: self.stream }).end() {
             // SAFETY: just made, and not used.
             let _ = unsafe { sys::cuGraphDestroy(graph) };
@@ -120,7 +126,7 @@ impl Graph {
     /// there, and are used by nothing but what is enqueued on the same stream.
     pub unsafe fn launch(&self) -> Result<(), Error> {
         let device = self.stream.device();
-        device.make_current()?;
+        let _current = device.enter()?;
         let _exclusive = self.stream.exclusive();
         // SAFETY: the graph was made in this context; the rest is the caller's contract.
         let launched = unsafe { sys::cuGraphLaunch(self.exec, self.stream.as_raw()) };
@@ -136,7 +142,7 @@ impl fmt::Debug for Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        if self.stream.device().make_current().is_ok() {
+        if let Ok(_current) = self.stream.device().enter() {
             // SAFETY: not used again; the driver waits for a launch that is under way.
             let _ = unsafe { sys::cuGraphExecDestroy(self.exec) };
         }

@@ -55,7 +55,7 @@ pub use cuda_driver::sys::CUresult;
 pub use cuda_driver::{soft, soft_cuda};
 /// Contexts, streams and addresses of the driver, as this crate takes them.
 pub use cust;
-pub use device::{Device, DeviceChoice, DeviceInfo, DeviceKind};
+pub use device::{Device, DeviceChoice, DeviceInfo, DeviceKind, Entered};
 pub use error::Error;
 pub use gemm::{Compute, Epilogue, Gemm, LaunchPlan};
 pub use gemm_matrix::{Activation, Axis, Element, Matrix, MatrixMut, MatrixRef, ViewError, npy};

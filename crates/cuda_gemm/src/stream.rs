@@ -1,6 +1,7 @@
 //! Streams: the order in which a device does its work.
 
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 
 use cuda_driver::sys::{self, CUstream};
@@ -30,8 +31,9 @@ const DISABLE_TIMING: u32 = 2;
 /// use cust::stream::StreamFlags;
 ///
 /// let device = Device::open(DeviceChoice::Soft)?;
-/// device.make_current()?;
+/// let current = device.enter()?;
 /// let own = Arc::new(cust::stream::Stream::new(StreamFlags::DEFAULT, None).unwrap());
+/// drop(current);
 /// // SAFETY: it was just made in the device's context, and nobody else captures on it.
 /// let stream = unsafe { Stream::from_cust(&device, own) };
 /// stream.wait_for(&device.stream())?;
@@ -40,7 +42,6 @@ const DISABLE_TIMING: u32 = 2;
 /// ```
 #[derive(Clone)]
 pub struct Stream {
-    // Dropped before the device.
     handle: Handle,
     queue: Arc<Queue>,
     device: Device,
@@ -69,7 +70,7 @@ impl Stream {
     ///
     /// [`Error::Driver`].
     pub fn new(device: &Device) -> Result<Self, Error> {
-        device.make_current()?;
+        let _current = device.enter()?;
         let stream = CudaStream::new(StreamFlags::DEFAULT, None)
             .map_err(|error| device.error("cuStreamCreate", error))?;
         Ok(Self::shared(device, Arc::new(stream), Arc::default()))
@@ -165,7 +166,7 @@ impl Stream {
     ///
     /// [`Error::KernelFault`] if a kernel stopped with a fault since the last call.
     pub fn synchronize(&self) -> Result<(), Error> {
-        self.device.make_current()?;
+        let _current = self.device.enter()?;
         // What another thread is enqueueing is enqueued first; it must not wait for the device.
         drop(self.exclusive());
         // SAFETY: the stream is there as long as its handle.
@@ -183,7 +184,7 @@ impl Stream {
         if self.is_same(other) {
             return Ok(());
         }
-        self.device.make_current()?;
+        let _current = self.device.enter()?;
         let mut event = sys::CUevent::NULL;
         // SAFETY: `event` is valid for the write.
         let created = unsafe { sys::cuEventCreate(&raw mut event, DISABLE_TIMING) };
@@ -248,7 +249,8 @@ impl fmt::Debug for Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         // The stream is destroyed with its last handle, in the current context.
-        let _ = self.device.make_current();
+        let _current = self.device.enter();
+        drop(mem::replace(&mut self.handle, Handle::Raw(CUstream::NULL)));
     }
 }
 

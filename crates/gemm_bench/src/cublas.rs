@@ -250,7 +250,7 @@ impl Cublas {
                 return Err(Error::CublasPrecision { variable, value });
             }
         }
-        device.make_current()?;
+        let _current = device.enter()?;
         // One that is there and does not start says more than all that are not there.
         let mut failure = None;
         for path in candidates() {
@@ -295,7 +295,7 @@ impl Cublas {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        if self.stream.device().make_current().is_ok() {
+        if let Ok(_current) = self.stream.device().enter() {
             // SAFETY: the handle is not used again. A failure leaves nothing to be done.
             unsafe { (self.functions.destroy)(self.handle) };
         }

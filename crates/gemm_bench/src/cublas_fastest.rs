@@ -146,7 +146,7 @@ impl CublasFastest {
             return Ok(());
         }
         let bias = extras.bias_pointer().map(|pointer| pointer.as_raw());
-        stream.device().make_current()?;
+        let _current = stream.device().enter()?;
         let _exclusive = stream.exclusive();
         let chosen = match self.chosen.get() {
             Some(chosen) => chosen,

@@ -123,7 +123,7 @@ impl CublasProduct {
         if m == 0 || n == 0 || batch == 0 {
             return Ok(());
         }
-        stream.device().make_current()?;
+        let _current = stream.device().enter()?;
         let _exclusive = stream.exclusive();
         // All fit: `Gemm::validate` accepted them. A leading dimension is at least 1
         // for cuBLAS, even where there are no rows.

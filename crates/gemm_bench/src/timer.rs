@@ -45,7 +45,7 @@ impl Timer {
     ///
     /// [`Error::Driver`] if there are no more events.
     pub fn new(device: &Device) -> Result<Self, Error> {
-        device.make_current()?;
+        let _current = device.enter()?;
         let event = || Event::new(EventFlags::DEFAULT).map_err(|error| fail(device, error));
         Ok(Self { device: device.clone(), start: event()?, stop: event()? })
     }
@@ -83,7 +83,7 @@ impl Timer {
         enqueue: impl FnOnce(&Self) -> Result<T, E>,
         meanwhile: impl FnOnce(&mut T),
     ) -> Result<(f64, T), E> {
-        self.device.make_current()?;
+        let _current = self.device.enter()?;
         self.record(&self.start)?;
         let mut found = enqueue(self)?;
         self.record(&self.stop)?;

@@ -78,6 +78,30 @@ impl Default for Config {
     }
 }
 
+/// What a launch runs in: a stream, a stack and a heap.
+#[derive(Debug, Clone, Copy)]
+pub struct LaunchOptions<'h> {
+    /// The number of the stream.
+    pub stream: u64,
+    /// Whether it may begin before the launch in front of it in its stream has ended (programmatic
+    /// dependent launch). Here it runs behind that all the same. Where [`Checks::races`] is set, its
+    /// accesses race with those of the launch in front, unless a `griddepcontrol.wait` comes before
+    /// them.
+    pub early: bool,
+    /// Bytes of local memory that a thread has at least if nobody knows how deep the kernel's calls
+    /// are, because functions call themselves or are called by their address: `CU_LIMIT_STACK_SIZE`.
+    /// 16 KiB unless something else is asked for. At most 512 KiB are used.
+    pub stack_bytes: u32,
+    /// What kernels allocate from; `None`: the device's own heap, of 8 MiB.
+    pub heap: Option<&'h Heap>,
+}
+
+impl Default for LaunchOptions<'_> {
+    fn default() -> Self {
+        LaunchOptions { stream: 0, early: false, stack_bytes: 16 << 10, heap: None }
+    }
+}
+
 /// How far the running launch is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
@@ -294,7 +318,7 @@ impl Device {
         cluster: [u32; 3],
         params: &[u8],
     ) -> Result<LaunchReport, LaunchError> {
-        self.launch_in_stream(kernel, config, cluster, params, (0, false))
+        self.launch_with(kernel, config, cluster, params, LaunchOptions::default())
     }
 
     /// Says that all launches so far have ended before what comes, as after the host has waited for them.
@@ -303,21 +327,21 @@ impl Device {
         *self.prior.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// As [`launch_in_clusters`](Device::launch_in_clusters), in a stream, where it may begin before the launch in
-    /// front of it has ended if `early` (programmatic dependent launch). Here it runs behind that all the same. Where
-    /// [`Checks::races`] is set, its accesses race with those of the launch in front, unless a
-    /// `griddepcontrol.wait` comes before them.
+    /// As [`launch_in_clusters`](Device::launch_in_clusters), in a stream, with a stack and a heap of
+    /// its own: see [`LaunchOptions`].
     ///
     /// # Errors
     /// As there.
-    pub fn launch_in_stream(
+    pub fn launch_with(
         &self,
         kernel: &Kernel,
         config: LaunchConfig,
         cluster: [u32; 3],
         params: &[u8],
-        (stream, early): (u64, bool),
+        options: LaunchOptions<'_>,
     ) -> Result<LaunchReport, LaunchError> {
+        let LaunchOptions { stream, early, stack_bytes, heap } = options;
+        let heap = heap.unwrap_or(&self.heap);
         let started = Instant::now();
         let shared_bytes = kernel
             .check(config, cluster, params)
@@ -334,7 +358,7 @@ impl Device {
             *word = u64::from_ne_bytes(padded);
         }
         if kernel.lowered.code.allocates {
-            self.heap.prepare(&self.memory);
+            heap.prepare(&self.memory);
         }
         let snapshot = self.memory.snapshot();
         let cluster = ClusterShape { grid: config.grid, dims: cluster };
@@ -350,7 +374,8 @@ impl Device {
             params_size: params.len() as u32,
             snapshot: &snapshot,
             memory: &self.memory,
-            heap: &self.heap,
+            heap,
+            stack_bytes,
             sm_count: self.config.sm_count.max(1),
             budget: self.config.instruction_budget,
             executed: AtomicU64::new(0),
@@ -382,6 +407,12 @@ impl Device {
         *self.prior.lock().unwrap_or_else(PoisonError::into_inner) =
             launch.into_prior(kernel.name(), stream).filter(|_| ended.is_ok());
         ended
+    }
+
+    /// Gives the memory of a heap back, as after its last launch. What was allocated from it is
+    /// gone.
+    pub fn free_heap(&self, heap: &Heap) {
+        heap.release(&self.memory);
     }
 
     /// What launches have done wrong so far: where they went on

@@ -1,5 +1,4 @@
-//! The heap that kernels allocate from by `malloc`: one allocation of the device's memory, as large
-//! as CUDA makes it unless it is told otherwise.
+//! The heap that kernels allocate from by `malloc`: one allocation of the device's memory.
 //!
 //! Memory that was freed is used again only when there is no other left, so that what a check of
 //! races knows of its last owner is seldom in the way. Within the heap, accesses outside of a block
@@ -10,14 +9,27 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::memory::Memory;
 
-/// Bytes of the heap (CUDA Programming Guide: "Heap Memory Allocation").
+/// Bytes of a heap unless something else is asked for (CUDA Programming Guide: "Heap Memory
+/// Allocation").
 const BYTES: u64 = 8 << 20;
 /// Alignment of what `malloc` returns.
 const ALIGN: u64 = 16;
 
-/// The heap of a device, which is there from the first launch on that needs it.
-#[derive(Debug, Default)]
-pub(crate) struct Heap(Mutex<State>);
+/// A heap of kernels, which has its memory from the first launch on that needs it
+/// ([`LaunchOptions::heap`](crate::LaunchOptions::heap)). Whoever makes one gives the memory back
+/// with [`Device::free_heap`](crate::Device::free_heap).
+#[derive(Debug)]
+pub struct Heap {
+    bytes: u64,
+    state: Mutex<State>,
+}
+
+impl Default for Heap {
+    /// A heap of 8 MiB, as CUDA makes it unless it is told otherwise.
+    fn default() -> Heap {
+        Heap::new(BYTES)
+    }
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -31,18 +43,42 @@ struct State {
 }
 
 impl Heap {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A heap of `bytes` bytes.
+    pub fn new(bytes: u64) -> Heap {
+        Heap { bytes, state: Mutex::default() }
     }
 
-    /// Makes the heap, unless it is there. Where the device has too little memory left, there is
+    /// Bytes of the heap.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether a launch has needed it, so that it has its memory.
+    pub fn is_used(&self) -> bool {
+        self.lock().base != 0
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Allocates the heap's memory, unless it is there. Where the device has too little memory left, there is
     /// none, and every `malloc` fails.
     pub(crate) fn prepare(&self, memory: &Memory) {
         let mut state = self.lock();
         if state.base == 0
-            && let Ok(base) = memory.alloc("malloc", BYTES)
+            && let Ok(base) = memory.alloc("malloc", self.bytes)
         {
             (state.base, state.next) = (base, base);
+        }
+    }
+
+    /// Gives the memory back.
+    pub(crate) fn release(&self, memory: &Memory) {
+        let state = std::mem::take(&mut *self.lock());
+        if state.base != 0 {
+            // It came from `alloc`, and was not freed since: it cannot fail.
+            let _ = memory.free("malloc", state.base);
         }
     }
 
@@ -50,7 +86,7 @@ impl Heap {
     pub(crate) fn alloc(&self, bytes: u64) -> u64 {
         let mut state = self.lock();
         let Some(bytes) = bytes.max(1).checked_next_multiple_of(ALIGN) else { return 0 };
-        let address = if bytes <= state.base + BYTES - state.next && state.base != 0 {
+        let address = if bytes <= state.base + self.bytes - state.next && state.base != 0 {
             let address = state.next;
             state.next += bytes;
             address
@@ -98,7 +134,7 @@ mod tests {
     #[test]
     fn all_of_it_can_be_had_again() {
         let (memory, heap) = (Memory::new(2 * BYTES, false), Heap::default());
-        assert_eq!((heap.alloc(8), heap.free(0)), (0, true));
+        assert_eq!((heap.alloc(8), heap.free(0), heap.is_used()), (0, true, false));
         heap.prepare(&memory);
         heap.prepare(&memory);
         let all: Vec<u64> = (0..4).map(|_| heap.alloc(BYTES / 4)).collect();
@@ -110,6 +146,21 @@ mod tests {
         let [a, b, rest] = [1, 17, BYTES - 48].map(|bytes| heap.alloc(bytes));
         assert_eq!((a, b - a, rest - b), (all[0], 16, 32));
         assert_eq!((heap.alloc(1), heap.alloc(u64::MAX)), (0, 0));
+    }
+
+    #[test]
+    fn a_heap_is_as_large_as_it_was_made_and_gives_its_memory_back() {
+        let memory = Memory::new(4 * BYTES, false);
+        for bytes in [BYTES / 4, 3 * BYTES] {
+            let heap = Heap::new(bytes);
+            heap.prepare(&memory);
+            assert!(heap.is_used());
+            assert_eq!(heap.alloc(bytes + 1), 0);
+            assert_ne!(heap.alloc(bytes), 0);
+            assert_eq!(memory.info().0, 4 * BYTES - bytes);
+            heap.release(&memory);
+            assert_eq!((memory.info().0, heap.alloc(1)), (4 * BYTES, 0));
+        }
     }
 
     #[test]

@@ -108,7 +108,7 @@ impl Kernel {
         self.lowered.static_shared
     }
 
-    /// Bytes of local memory per thread.
+    /// Bytes of local memory per thread, without calls whose depth is not known.
     pub fn local_bytes(&self) -> u32 {
         self.lowered.code.local_bytes
     }

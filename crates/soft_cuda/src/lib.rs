@@ -117,8 +117,9 @@
 //! - Loading takes time and memory in proportion to the text. A kernel is decoded when it is asked
 //!   for, in time that is in proportion to it and the functions that it may call, but for registers
 //!   that live across many labels; they have a limit, far from what compilers write.
-//! - A thread's stack is as deep as its calls, where that is known before; 16 KiB where
-//!   functions call themselves or are called by their address.
+//! - A thread's stack is as deep as its calls, where that is known before. Where functions call
+//!   themselves or are called by their address, it has as many bytes as the launch says, and at
+//!   least what the calls that are known take ([`LaunchOptions::stack_bytes`]).
 //! - `vprintf` prints to stdout when the launch is over, block by block ([`Device::print_to`]).
 //!   A trap after a text with `panicked at` is a [`FaultKind::Panic`] with that text.
 //! - Shared memory belongs to one host thread at a time and is accessed
@@ -176,7 +177,7 @@
 //! their end in order of their index, as many at a time as there are cores.
 //! What of the PTX ISA is missing is listed in `ISA.md`. Of the driver's functions there are
 //! `vprintf`, `__assertfail`, `malloc` and `free`. A grid starts when the one in front of it has
-//! ended: what `griddepcontrol` does is known to the checks alone ([`Device::launch_in_stream`]).
+//! ended: what `griddepcontrol` does is known to the checks alone ([`LaunchOptions::early`]).
 //! Tensor maps have elements of f16, bf16, f32 and TF32, rows as long as their swizzle, and no
 //! interleaving.
 
@@ -204,10 +205,11 @@ mod written;
 use ptx_syntax as ptx;
 
 pub use checks::{Checks, Schedule, UnknownSetting};
-pub use device::{Config, Device, Isa, Progress};
+pub use device::{Config, Device, Isa, LaunchOptions, Progress};
 pub use error::{KernelError, LoadError, MemoryCall, MemoryError, Place};
 pub use fault::{Access, AddressSpace, Earlier, Fault, FaultKind, Waiting};
 pub use findings::{Finding, Findings};
+pub use heap::Heap;
 pub use kernel::{
     Kernel, LaunchConfig, MAX_BLOCK, MAX_CLUSTER, MAX_GRID, MAX_SHARED, MAX_STATIC_SHARED,
     MAX_THREADS_PER_BLOCK, Param, REGISTERS_PER_SM,

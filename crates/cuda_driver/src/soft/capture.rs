@@ -30,9 +30,10 @@ pub(super) fn submit(stream: CUstream, work: &[Work]) -> Answer {
     if stream.is_legacy() {
         allow_legacy(&mut state, context)?;
     }
+    let limits = state.context(context)?.limits.in_force();
     drop(state);
     for work in work {
-        match work.run(stream) {
+        match work.run(stream, &limits) {
             Ok(()) => {}
             Err(Failure::Refused(code)) => return Err(code),
             Err(Failure::Fault(fault)) => {

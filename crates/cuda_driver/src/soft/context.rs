@@ -15,13 +15,6 @@ use crate::types::{CUcontext, CUdevice, CUresult};
 /// The driver API version that the software device answers where there is no GPU.
 pub(crate) const API_VERSION: c_uint = 13000;
 
-/// Limits that can be set and read back, with their defaults in bytes: stack
-/// size, printf buffer, malloc heap. Nothing here needs them.
-const LIMITS: [usize; 3] = [1 << 10, 1 << 20, 8 << 20];
-
-/// `CU_LIMIT_MALLOC_HEAP_SIZE`.
-const MALLOC_HEAP_SIZE: c_uint = 2;
-
 /// `CU_CTX_FLAGS_MASK` of CUDA 13.
 const FLAGS: c_uint = 0xFF;
 
@@ -60,6 +53,9 @@ fn clear(
     let (allocations, modules) = state.clear(context);
     drop(state);
     drop(modules);
+    if let Some(removed) = &removed {
+        removed.limits.release();
+    }
     // After a fault every call fails, so that nobody can free anything.
     if removed.is_none_or(|context| context.fault.is_none()) {
         leaks::note(&allocations);
@@ -141,21 +137,12 @@ pub(crate) fn flags(out: Out<c_uint>) -> Answer {
 
 pub(crate) fn limit(value: Out<usize>, limit: c_uint) -> Answer {
     let (context, mut state) = state::current()?;
-    let default = LIMITS.get(limit as usize).ok_or(CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT)?;
-    value.set(state.context(context)?.limits.get(&limit).copied().unwrap_or(*default))
+    value.set(state.context(context)?.limits.get(limit)?)
 }
 
 pub(crate) fn set_limit(limit: c_uint, value: usize) -> Answer {
     let (context, mut state) = state::current()?;
-    if limit as usize >= LIMITS.len() {
-        return Err(CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT);
-    }
-    // That heap does not grow.
-    if limit == MALLOC_HEAP_SIZE && value > LIMITS[limit as usize] {
-        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
-    }
-    state.context(context)?.limits.insert(limit, value);
-    Ok(())
+    state.context(context)?.limits.set(limit, value)
 }
 
 pub(crate) fn cache_config(out: Out<c_uint>) -> Answer {

@@ -16,6 +16,7 @@ pub(crate) mod graph;
 mod instance;
 pub(crate) mod launch;
 mod leaks;
+mod limits;
 pub(crate) mod memory;
 pub(crate) mod module;
 mod state;

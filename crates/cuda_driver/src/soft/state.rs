@@ -10,6 +10,7 @@ use std::time::Instant;
 use soft_cuda::{Kernel, Module};
 
 use super::device::Model;
+use super::limits::Limits;
 use super::work::{StickyFault, Work};
 use crate::arg::soft_handle;
 use crate::codes::Answer;
@@ -23,8 +24,7 @@ pub(super) struct Context {
     pub flags: c_uint,
     pub cache_config: c_uint,
     pub shared_config: c_uint,
-    /// Limits that were set, by number.
-    pub limits: BTreeMap<c_uint, usize>,
+    pub limits: Limits,
     pub fault: Option<StickyFault>,
 }
 

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use soft_cuda::{FaultKind, InvalidLaunch, Kernel, LaunchConfig, LaunchError, MemoryError};
+use soft_cuda::{
+    FaultKind, InvalidLaunch, Kernel, LaunchConfig, LaunchError, LaunchOptions, MemoryError,
+};
 
 use super::instance::device;
+use super::limits::InForce;
 use crate::last_error::explain;
 use crate::types::{CUresult, CUstream};
 
@@ -59,13 +62,18 @@ pub(super) struct StickyFault {
 }
 
 impl Work {
-    /// Runs it in a stream, to its end. No lock may be held: it takes its time, and other threads ask
-    /// for the progress of a launch.
-    pub fn run(&self, stream: CUstream) -> Result<(), Failure> {
+    /// Runs it in a stream, to its end, within the limits of the stream's context. No lock may be
+    /// held: it takes its time, and other threads ask for the progress of a launch.
+    pub fn run(&self, stream: CUstream, limits: &InForce) -> Result<(), Failure> {
         let done = match *self {
             Self::Launch { ref kernel, config, cluster, early, ref params } => {
-                let order = (stream.bits(), early);
-                return match device().launch_in_stream(kernel, config, cluster, params, order) {
+                let options = LaunchOptions {
+                    stream: stream.bits(),
+                    early,
+                    stack_bytes: limits.stack_bytes,
+                    heap: Some(&limits.heap),
+                };
+                return match device().launch_with(kernel, config, cluster, params, options) {
                     Ok(_) => Ok(()),
                     Err(error) => Err(launch_failed(kernel, error)),
                 };

@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use cuda_driver::sys::CUresult;
-use cust::context::{Context, CurrentContext};
+use cuda_driver::sys::{self, CUresult};
 use cust::device::Device as CudaDevice;
 use cust::error::CudaError;
 use cust::stream::{Stream as CudaStream, StreamFlags};
 
+use super::current::{Entered, Failed, PrimaryContext};
 use super::info::{DeviceInfo, DeviceKind, check_capability, device_info};
 use super::loaded::Loaded;
 use crate::error::{Error, no_gpu};
@@ -70,17 +71,15 @@ impl fmt::Debug for Device {
 /// What the handles of a device share.
 struct Shared {
     info: DeviceInfo,
-    // Dropped in this order: what lives in a context goes before it.
-    stream: Arc<CudaStream>,
+    stream: ManuallyDrop<Arc<CudaStream>>,
     queue: Arc<Queue>,
     context: Arc<LoadedContext>,
 }
 
 /// A context with what is loaded in it, for all devices that are open with this ordinal.
 struct LoadedContext {
-    // As above.
     modules: Mutex<HashMap<&'static str, Loaded>>,
-    context: Context,
+    context: PrimaryContext,
 }
 
 /// The contexts that are in use, by ordinal.
@@ -88,16 +87,16 @@ static CONTEXTS: Mutex<Vec<(u32, Weak<LoadedContext>)>> = Mutex::new(Vec::new())
 
 impl LoadedContext {
     /// That of a device, which is made if none is in use.
-    fn of(ordinal: u32, device: CudaDevice) -> Result<Arc<Self>, CudaError> {
+    fn of(ordinal: u32, device: CudaDevice) -> Result<Arc<Self>, Failed> {
         // A thread that panics leaves nothing half done.
         let mut contexts = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
         contexts.retain(|(_, context)| context.strong_count() > 0);
         let open = contexts.iter().find(|(other, _)| *other == ordinal);
         if let Some(context) = open.and_then(|(_, context)| context.upgrade()) {
-            CurrentContext::set_current(&context.context)?;
             return Ok(context);
         }
-        let context = Arc::new(Self { modules: Mutex::default(), context: Context::new(device)? });
+        let context = PrimaryContext::retain(device)?;
+        let context = Arc::new(Self { modules: Mutex::default(), context });
         contexts.push((ordinal, Arc::downgrade(&context)));
         Ok(context)
     }
@@ -143,10 +142,13 @@ impl Device {
         let device = CudaDevice::get_device(ordinal).map_err(fail("cuDeviceGet"))?;
         let info = device_info(device, kind).map_err(fail("reading the device's attributes"))?;
         check_capability(&info)?;
-        let context = LoadedContext::of(ordinal, device).map_err(fail("creating a context"))?;
-        let stream =
-            CudaStream::new(StreamFlags::DEFAULT, None).map_err(fail("creating a stream"))?;
-        let (stream, queue) = (Arc::new(stream), Arc::default());
+        let failed = |(call, code): Failed| driver_error(call, unnamed, code);
+        let context = LoadedContext::of(ordinal, device).map_err(failed)?;
+        let stream = {
+            let _current = context.context.enter().map_err(failed)?;
+            CudaStream::new(StreamFlags::DEFAULT, None).map_err(fail("creating a stream"))?
+        };
+        let (stream, queue) = (ManuallyDrop::new(Arc::new(stream)), Arc::default());
         Ok(Self(Arc::new(Shared { info, stream, queue, context })))
     }
 
@@ -176,7 +178,7 @@ impl Device {
     ///
     /// [`Error::Driver`].
     pub fn free_memory(&self) -> Result<u64, Error> {
-        self.make_current()?;
+        let _current = self.enter()?;
         let (free, _) = cust::memory::mem_get_info().map_err(|e| self.error("cuMemGetInfo", e))?;
         Ok(free as u64)
     }
@@ -195,16 +197,46 @@ impl Device {
         Ok(available)
     }
 
-    /// Makes this device's context the calling thread's, for calls into the driver that do not
-    /// go through this library. Every method does so itself, so that several devices can be used
-    /// side by side.
+    /// Makes this device's context the calling thread's in place of what is current, for calls into
+    /// the driver that do not go through this library. See [`Device::enter`].
     ///
     /// # Errors
     ///
     /// [`Error::Driver`].
     pub fn make_current(&self) -> Result<(), Error> {
-        CurrentContext::set_current(&self.0.context.context)
-            .map_err(|e| self.error("cuCtxSetCurrent", e))
+        // SAFETY: the context is retained.
+        let set = unsafe { sys::cuCtxSetCurrent(self.0.context.context.raw()) };
+        self.check("cuCtxSetCurrent", set)
+    }
+
+    /// Makes this device's context the calling thread's until what is returned is dropped. Every
+    /// function of this library does so itself, so that several devices can be used side by side,
+    /// and leaves the context current that the caller has.
+    ///
+    /// What is entered later is to be left sooner. To enter once around many calls spares each of
+    /// them a push and a pop.
+    ///
+    /// ```
+    /// use cuda_gemm::{Device, DeviceChoice};
+    /// use cust::context::legacy::CurrentContext;
+    /// use cust::memory::DeviceBuffer;
+    ///
+    /// let device = Device::open(DeviceChoice::Soft)?;
+    /// let buffer = {
+    ///     let _current = device.enter()?;
+    ///     DeviceBuffer::from_slice(&[1.0f32, 2.0]).unwrap()
+    /// };
+    /// assert!(CurrentContext::get_device().is_err(), "there was no context before");
+    /// # let _current = device.enter()?;
+    /// # drop(buffer);
+    /// # Ok::<(), cuda_gemm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Driver`].
+    pub fn enter(&self) -> Result<Entered<'_>, Error> {
+        self.0.context.context.enter().map_err(|(call, code)| self.code_error(call, code))
     }
 
     /// The PTX that this device loads.
@@ -239,6 +271,8 @@ impl Device {
     fn code_error(&self, call: &'static str, code: CUresult) -> Error {
         let info = self.info();
         if is_fault(code) {
+            // The fault of the current context.
+            let _current = self.0.context.context.enter();
             let detail = match info.kind {
                 DeviceKind::Gpu => None,
                 DeviceKind::Soft => cuda_driver::soft::last_fault(),
@@ -254,14 +288,17 @@ impl Drop for Shared {
     fn drop(&mut self) {
         // The stream is destroyed in the current context. If it cannot be made current there is
         // nothing left to destroy it in.
-        let _ = CurrentContext::set_current(&self.context.context);
+        let _current = self.context.context.enter();
+        // SAFETY: not used again.
+        unsafe { ManuallyDrop::drop(&mut self.stream) };
     }
 }
 
 impl Drop for LoadedContext {
     fn drop(&mut self) {
         // So are the modules.
-        let _ = CurrentContext::set_current(&self.context);
+        let _current = self.context.enter();
+        self.modules.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 

@@ -25,7 +25,7 @@ impl Device {
     /// [`Error::NotInPtx`] if there is none of this name, [`Error::Jit`] if the driver refuses
     /// the PTX, [`Error::Driver`].
     pub fn entry_point(&self, name: &'static str) -> Result<EntryPoint, Error> {
-        self.make_current()?;
+        let _current = self.enter()?;
         let mut modules = self.modules();
         let loaded = match modules.entry(name) {
             Entry::Occupied(loaded) => loaded.into_mut(),
@@ -163,7 +163,7 @@ impl EntryPoint {
             // SAFETY: the caller's contract.
             return unsafe { self.launch_with(stream, size, &mut [early], arguments) };
         }
-        self.device.make_current()?;
+        let _current = self.device.enter()?;
         let _exclusive = stream.exclusive();
         if let Some(stream) = stream.as_cust() {
             // SAFETY: the caller's contract; the driver copies the arguments during the call.
@@ -239,7 +239,7 @@ impl EntryPoint {
         attributes: &mut [sys::CUlaunchAttribute],
         arguments: &[*mut c_void],
     ) -> Result<(), Error> {
-        self.device.make_current()?;
+        let _current = self.device.enter()?;
         let config = sys::CUlaunchConfig {
             grid_dim_x: grid.x,
             grid_dim_y: grid.y,
@@ -276,7 +276,7 @@ impl EntryPoint {
         block: impl Into<BlockSize>,
         shared_bytes: u32,
     ) -> Result<u32, Error> {
-        self.device.make_current()?;
+        let _current = self.device.enter()?;
         self.function
             .max_active_blocks_per_multiprocessor(block.into(), shared_bytes as usize)
             .map_err(|e| self.device.error("cuOccupancyMaxActiveBlocksPerMultiprocessor", e))
@@ -285,6 +285,7 @@ impl EntryPoint {
     /// Opts in to more dynamic shared memory than every kernel may use; `cust` does
     /// not know the attribute. Never takes any back, which another product may need.
     pub(crate) fn allow_shared(&self, bytes: u32) -> Result<(), Error> {
+        let _current = self.device.enter()?;
         // One thread at a time looks and sets.
         let _modules = self.device.modules();
         if bytes <= self.attribute(sys::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)? {
@@ -301,7 +302,7 @@ impl EntryPoint {
 
     /// A number that the driver knows of the function.
     pub(crate) fn attribute(&self, attribute: c_int) -> Result<u32, Error> {
-        self.device.make_current()?;
+        let _current = self.device.enter()?;
         let mut value = 0;
         // SAFETY: `value` is valid for the write. The function is loaded, and belongs to the
         // context just made current.
@@ -388,7 +389,7 @@ mod tests {
     #[test]
     fn broken_ptx_comes_back_with_the_log() {
         let device = Device::open(DeviceChoice::Soft).unwrap();
-        device.make_current().unwrap();
+        let _current = device.enter().unwrap();
         let text = ".version 7.0\n.target sm_80\n.address_size 64\n\
             .visible .entry broken()\n{\n    no.such.opcode;\n    ret;\n}\n";
         let Err(error) = load(text, "a device") else { panic!("must not load") };

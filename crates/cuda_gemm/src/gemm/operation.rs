@@ -27,7 +27,7 @@ const MAX_REACH: usize = 1 << 48;
 /// which precision all this is done: f32, unless the caller says otherwise.
 ///
 /// BLAS rules: with `beta == 0` C is not read; with `alpha == 0` or `k == 0`
-/// neither A nor B is read.
+/// neither A nor B is read, and C is `beta * C`, or 0, whatever the sign of alpha.
 ///
 /// ```
 /// use cuda_gemm::Gemm;
@@ -257,6 +257,23 @@ impl Gemm {
     /// The inner dimension that is really summed over: none of it if alpha is 0.
     pub fn depth(&self) -> usize {
         if self.alpha == 0.0 && !self.factors_on_device { 0 } else { self.k }
+    }
+
+    /// What kernels get in place of the factors alpha and beta; `None` if C stays as it is.
+    ///
+    /// Kernels compute `alpha * sum + beta * C`, or without `beta * C` if beta is 0. Where nothing is
+    /// summed, the sum is 0, and has to leave no trace: -0 is what leaves every number as it is, and
+    /// -0 itself. So C is `beta * C` then, or 0. Where alpha is in device memory, an alpha of 0 says
+    /// that nothing is summed.
+    pub(crate) fn kernel_factors(&self, [alpha, beta]: [f32; 2]) -> Option<[f32; 2]> {
+        let sums = self.depth() > 0;
+        match (self.factors_on_device, sums) {
+            (true, _) => Some([if sums { 1.0 } else { 0.0 }, 1.0]),
+            (false, true) => Some([alpha, beta]),
+            (false, false) if beta == 0.0 => Some([0.0, beta]),
+            (false, false) if beta == 1.0 && self.epilogue.is_none() => None,
+            (false, false) => Some([-0.0, beta]),
+        }
     }
 
     /// Floating-point operations, by the field's convention: `2 * m * n * k` for each product, and

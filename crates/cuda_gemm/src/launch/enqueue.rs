@@ -24,12 +24,14 @@ impl Plan {
         b: DevicePointer<f32>,
         c: DevicePointer<f32>,
         extras: RawExtras,
-        [alpha, beta]: [f32; 2],
+        factors: [f32; 2],
     ) -> Result<(), Error> {
+        let Some([alpha, beta]) = self.plan.gemm().kernel_factors(factors) else { return Ok(()) };
         let EntryPoints { function, unaligned, .. } = self.kernel.entry_points();
         // So that no other thread's launches come between the one that copies A and B and those
         // that compute.
         let _exclusive = self.stream.exclusive();
+        let _current = self.stream.device().enter()?;
         if self.kernel.descriptor().abi().has_tensor_maps() {
             // SAFETY: the caller's contract.
             return unsafe { self.enqueue_maps([a, b, c], extras, [alpha, beta]) };

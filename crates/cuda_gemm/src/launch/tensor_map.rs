@@ -87,6 +87,7 @@ fn encode<const RANK: usize>(
     boxes: [u32; RANK],
     format: Format,
 ) -> Result<sys::CUtensorMap, Error> {
+    let _current = device.enter()?;
     let mut map = sys::CUtensorMap::default();
     let steps = [1; RANK];
     // SAFETY: all lists have as many numbers, and that of strides one more than is read; they and the

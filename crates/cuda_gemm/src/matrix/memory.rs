@@ -1,6 +1,7 @@
 //! Device memory, and what a stream does with it in order.
 
 use std::ffi::c_void;
+use std::mem::ManuallyDrop;
 
 use cuda_driver::sys;
 use cust::memory::DeviceBuffer;
@@ -10,7 +11,7 @@ use crate::stream::Stream;
 
 /// Words of device memory, which one stream uses.
 pub(crate) struct Memory {
-    buffer: DeviceBuffer<u32>,
+    buffer: ManuallyDrop<DeviceBuffer<u32>>,
     stream: Stream,
 }
 
@@ -23,11 +24,11 @@ impl Memory {
     /// Allocates so many words, whose values are not known.
     pub(crate) fn uninitialized(stream: &Stream, words: usize) -> Result<Self, Error> {
         let device = stream.device();
-        device.make_current()?;
+        let _current = device.enter()?;
         // SAFETY: whoever reads the memory writes it before: see the callers.
         let buffer = unsafe { DeviceBuffer::uninitialized(words) }
             .map_err(|e| device.error("allocating device memory", e))?;
-        Ok(Self { buffer, stream: stream.clone() })
+        Ok(Self { buffer: ManuallyDrop::new(buffer), stream: stream.clone() })
     }
 
     /// Allocates so many words of zeros.
@@ -57,7 +58,7 @@ impl Memory {
             return Ok(());
         }
         let device = self.stream.device();
-        device.make_current()?;
+        let _current = device.enter()?;
         let (address, stream) = (sys::CUdeviceptr(self.address()), self.stream.as_raw());
         let _exclusive = self.stream.exclusive();
         // SAFETY: the memory has so many words, and is freed after all work.
@@ -83,7 +84,9 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         // The memory is freed in the current context, when all work with it is done.
-        let _ = self.stream.device().make_current();
+        let _current = self.stream.device().enter();
+        // SAFETY: not used again.
+        unsafe { ManuallyDrop::drop(&mut self.buffer) };
     }
 }
 
@@ -101,7 +104,7 @@ pub(super) unsafe fn copy_from_host<T: Copy>(
     from: &[T],
 ) -> Result<(), Error> {
     let device = stream.device();
-    device.make_current()?;
+    let _current = device.enter()?;
     let to = sys::CUdeviceptr(address);
     // SAFETY: both have so many bytes; the rest is the caller's contract.
     let result = unsafe {
@@ -123,7 +126,7 @@ pub(super) unsafe fn copy_to_host<T: Copy>(
     to: &mut [T],
 ) -> Result<(), Error> {
     let device = stream.device();
-    device.make_current()?;
+    let _current = device.enter()?;
     let (bytes, place) = (size_of_val(to), to.as_mut_ptr().cast::<c_void>());
     // SAFETY: both have so many bytes; the rest is the caller's contract.
     let result = unsafe {

@@ -57,7 +57,7 @@ impl<'a> DeviceMatrixRef<'a> {
     ///
     /// let device = Device::open(DeviceChoice::Soft)?;
     /// let stream = device.stream();
-    /// device.make_current()?;
+    /// let _current = device.enter()?;
     /// let buffer = DeviceBuffer::from_slice(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0f32]).unwrap();
     /// let slice = buffer.index(1..);
     /// // SAFETY: the buffer is on this device, and no other stream uses it.

@@ -10,7 +10,7 @@ use super::code::Code;
 use super::groups::Groups;
 use super::in_flight::InFlight;
 use super::lines::Lines;
-use super::machine::{ALL_BARRIERS, ClusterShape, FULL, LANES, Shape};
+use super::machine::{ALL_BARRIERS, ClusterShape, FRAME_ALIGN, FULL, LANES, MAX_LOCAL, Shape};
 use super::op::{CACHE, CacheEntry, Cx};
 use super::order::Order;
 use super::phases::Barriers;
@@ -57,6 +57,8 @@ pub(crate) struct Launch<'k> {
     pub snapshot: &'k Snapshot,
     pub memory: &'k Memory,
     pub heap: &'k Heap,
+    /// Bytes of local memory of a thread, at least, where nobody knows how deep calls are.
+    pub stack_bytes: u32,
     pub sm_count: u32,
     pub budget: Option<u64>,
     /// Warp instructions of all workers so far.
@@ -115,9 +117,18 @@ impl Launch<'_> {
         }
     }
 
+    /// Bytes of local memory of a thread.
+    fn local_size(&self) -> u32 {
+        let least = self.code.local_bytes;
+        match self.code.calls_deeper {
+            true => self.stack_bytes.min(MAX_LOCAL).next_multiple_of(FRAME_ALIGN).max(least),
+            false => least,
+        }
+    }
+
     /// Bytes of local memory of a cluster.
     fn local_bytes(&self) -> usize {
-        self.code.local_bytes as usize * LANES * self.cluster_warps()
+        self.local_size() as usize * LANES * self.cluster_warps()
     }
 
     /// Bytes of host memory that one cluster's threads need.
@@ -194,7 +205,7 @@ impl<'k> Worker<'k> {
             blocks: blocks as u32,
             exited: 0,
             local: std::ptr::null_mut(),
-            local_size: code.local_bytes,
+            local_size: launch.local_size(),
             frame: 0,
             params: launch.params,
             params_size: launch.params_size,
@@ -218,8 +229,8 @@ impl<'k> Worker<'k> {
             ),
             checker: launch.checks.as_ref().map(|checks| {
                 let shape = (launch.cluster, launch.block);
-                let stride = launch.shared_stride();
-                Box::new(Checker::new(checks, &code.facts, launch.snapshot, shape, stride))
+                let sizes = (launch.shared_stride(), launch.local_size());
+                Box::new(Checker::new(checks, &code.facts, launch.snapshot, shape, sizes))
             }),
             checks: launch.checks.as_ref().map_or(Checks::NONE, |checks| checks.checks),
             recorder: launch.recorder,

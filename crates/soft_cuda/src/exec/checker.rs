@@ -88,7 +88,7 @@ impl<'k> Checker<'k> {
         facts: &'k Facts,
         snapshot: &'k Snapshot,
         (cluster, block): (ClusterShape, [u32; 3]),
-        stride: u32,
+        (stride, local_size): (u32, u32),
     ) -> Checker<'k> {
         let threads = block.iter().product::<u32>() as usize;
         let warps = threads.div_ceil(LANES) * cluster.blocks();
@@ -107,7 +107,7 @@ impl<'k> Checker<'k> {
             released: HashMap::new(),
             copied_by: Vec::new(),
             initialised: Vec::new(),
-            local: LocalShadow::new(warps, facts.local_bytes),
+            local: LocalShadow::new(warps, local_size),
             warpgroup_lines: vec![Vec::new(); warps],
             loads: ReadLog::new(warps, snapshot.all().len()),
             late: Vec::new(),

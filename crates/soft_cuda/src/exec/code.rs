@@ -33,9 +33,13 @@ pub(crate) struct Code {
     pub register_bytes: usize,
     /// Predicate registers of one warp.
     pub predicates: usize,
-    /// Bytes of local memory per thread, and those of them that are the kernel's own.
+    /// Bytes of local memory per thread, as far as they are known, and those of them that are the
+    /// kernel's own.
     pub local_bytes: u32,
     pub own_local_bytes: u32,
+    /// Whether calls may take more than that: functions call each other in a circle, or by their
+    /// address.
+    pub calls_deeper: bool,
     /// PTX text by line, for messages.
     pub text: std::sync::Arc<[String]>,
     pub facts: Facts,

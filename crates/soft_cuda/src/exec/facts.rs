@@ -53,8 +53,6 @@ pub(crate) struct Facts {
     pub watched: Vec<String>,
     /// Whether there are asynchronous copies to shared memory.
     pub copies: bool,
-    /// Bytes of local memory per thread.
-    pub local_bytes: u32,
 }
 
 impl Facts {
@@ -62,7 +60,7 @@ impl Facts {
     pub(crate) fn none() -> Facts {
         let granule = Granule::LARGEST;
         let (variables, watched) = (Vec::new(), Vec::new());
-        Facts { variables, granule, watched, copies: false, local_bytes: 0 }
+        Facts { variables, granule, watched, copies: false }
     }
 
     /// The bytes between the variables of shared memory: from, to.

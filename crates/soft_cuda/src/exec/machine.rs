@@ -25,6 +25,10 @@ pub(crate) const RESERVED_BYTES: u32 = 1024;
 pub(crate) const RANK_SHIFT: u32 = 24;
 /// Address of the first byte of local memory in its own space.
 pub(crate) const LOCAL_BASE: u32 = 1024;
+/// Bytes of local memory per thread, the limit of every GPU.
+pub(crate) const MAX_LOCAL: u32 = 512 << 10;
+/// What frames of functions, and with them a thread's local memory, are aligned to at least.
+pub(crate) const FRAME_ALIGN: u32 = 16;
 /// What is added to a shared address to make it generic.
 pub(crate) const SHARED_WINDOW: u64 = 0x0051_0000_0000_0000;
 /// What is added to a local address to make it generic.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::graph::{self, Slots, TooIntricate};
 use super::ir::{Block, Callee, Class, Field, Fixed, Inst, Ir, Terminator};
-use super::layout::MAX_LOCAL;
 use crate::exec::code::{
     Barrier, Call, Code, Collective, Constant, End, Function, Initial, NO_RECONVERGENCE, Segment,
     Target, Wait,
 };
 use crate::exec::facts::Facts;
+use crate::exec::machine::{FRAME_ALIGN, MAX_LOCAL};
 use crate::exec::{Guarded, NO_SLOT, Op, pick_compact};
 
 /// A kernel, or a function that it may call, over virtual registers.
@@ -23,12 +23,6 @@ pub(super) struct Body {
     pub sizes: [Vec<u32>; 2],
     pub ir: Ir,
 }
-
-/// What frames of functions are aligned to at least.
-const FRAME_ALIGN: u32 = 16;
-/// Bytes of local memory for calls, per thread, where functions call each other in a circle, or
-/// by their address, so that nobody knows how deep.
-const STACK_BYTES: u32 = 16 << 10;
 
 /// Decodes bodies, the kernel's first.
 pub(super) struct Encoder {
@@ -67,6 +61,7 @@ impl Encoder {
             predicates: 0,
             local_bytes: 0,
             own_local_bytes: 0,
+            calls_deeper: false,
             text,
         };
         let slots = Slots { of: Vec::new(), bytes: 0, predicates: 0, entry: Vec::new() };
@@ -159,14 +154,14 @@ impl Encoder {
         self.code.own_local_bytes = own;
         self.code.local_bytes = own;
         if self.code.functions.len() > 1 {
-            let known = self.deepest();
-            self.code.local_bytes = known.unwrap_or(own.next_multiple_of(self.align) + STACK_BYTES);
+            (self.code.local_bytes, self.code.calls_deeper) = self.deepest();
         }
         self.code
     }
 
-    /// Bytes of local memory that the kernel and those that it calls take, if that is known.
-    fn deepest(&self) -> Option<u32> {
+    /// Bytes of local memory that the kernel and those that it calls take, each of which once and by
+    /// its name, and whether that is not all that it may call.
+    fn deepest(&self) -> (u32, bool) {
         /// How far the search is with a function.
         #[derive(Clone, Copy, PartialEq)]
         enum Visit {
@@ -178,6 +173,7 @@ impl Encoder {
         // With all that a function calls; while it is open, what its calls take so far.
         let mut bytes = vec![0u32; self.callees.len()];
         let mut open = vec![(0, 0)];
+        let mut calls_deeper = false;
         while let Some((function, next)) = open.last_mut() {
             let function = *function;
             states[function] = Visit::Open;
@@ -187,23 +183,26 @@ impl Encoder {
                     true => own,
                     false => own.max(1).next_multiple_of(self.align),
                 };
-                bytes[function] = bytes[function].checked_add(own)?;
+                bytes[function] = bytes[function].saturating_add(own);
                 states[function] = Visit::Done;
                 open.pop();
                 continue;
             };
-            let callee = (*callee)? as usize;
-            match states[callee] {
-                Visit::New => open.push((callee, 0)),
-                // It calls itself.
-                Visit::Open => return None,
-                Visit::Done => {
+            let known = callee.map(|callee| callee as usize);
+            match known.map(|callee| (callee, states[callee])) {
+                Some((callee, Visit::New)) => open.push((callee, 0)),
+                Some((callee, Visit::Done)) => {
                     *next += 1;
                     bytes[function] = bytes[function].max(bytes[callee]);
                 }
+                // By its address, or it calls itself.
+                None | Some((_, Visit::Open)) => {
+                    *next += 1;
+                    calls_deeper = true;
+                }
             }
         }
-        bytes.first().copied().filter(|bytes| u64::from(*bytes) <= MAX_LOCAL)
+        (bytes[0].min(MAX_LOCAL), calls_deeper)
     }
 
     /// The segment of a block of this body.

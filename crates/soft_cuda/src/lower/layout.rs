@@ -6,11 +6,9 @@ use super::scopes::Binding;
 use super::shared::Shared;
 use crate::error::LoadError;
 use crate::exec::code::places;
-use crate::exec::machine::LOCAL_BASE;
+use crate::exec::machine::{LOCAL_BASE, MAX_LOCAL};
 use crate::ptx::ast::{Function, Space, Variable};
 
-/// Bytes of local memory per thread, the limit of every GPU.
-pub(super) const MAX_LOCAL: u64 = 512 << 10;
 /// Bytes of a kernel's parameters, the limit since PTX 8.1 for sm_70 and newer.
 const MAX_PARAMETERS: u64 = 32_764;
 /// The limit before.
@@ -81,7 +79,7 @@ impl<'m> Lowering<'m> {
     }
 
     fn check_local(&self, variable: &Variable) -> Result<()> {
-        if self.local > MAX_LOCAL {
+        if self.local > MAX_LOCAL.into() {
             return Err(LoadError::Syntax {
                 line: variable.line,
                 text: variable.name.clone(),
@@ -98,7 +96,7 @@ impl<'m> Lowering<'m> {
 /// The bytes of a variable; more than fit are as many as too many.
 pub(super) fn bytes_of(variable: &Variable) -> u32 {
     let bytes = variable.element * variable.count.unwrap_or(0);
-    u32::try_from(bytes).unwrap_or(u32::MAX).min(MAX_LOCAL as u32 + 1)
+    u32::try_from(bytes).unwrap_or(u32::MAX).min(MAX_LOCAL + 1)
 }
 
 /// Offsets of parameters in the parameter bytes.

@@ -106,8 +106,8 @@ pub(crate) fn lower<'m>(
         encoded.map_err(|error| too_large(function, &error.to_string()))?;
     }
     let all = encoder.finish();
-    let (copies, variables, local_bytes) = (reach.has_copies(), shared.variables, all.local_bytes);
-    let facts = Facts { variables, granule, watched, copies, local_bytes };
+    let (copies, variables) = (reach.has_copies(), shared.variables);
+    let facts = Facts { variables, granule, watched, copies };
     let code = Code { bulk, facts, communicates, allocates, ..all };
     let (static_shared, padding) = (shared.bytes, shared.padding);
     Ok(Lowered { code, static_shared, padding, dynamic_shared_at: shared.dynamic })

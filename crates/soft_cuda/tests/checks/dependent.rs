@@ -1,6 +1,6 @@
 //! Programmatic dependent launch: kernels that begin before the one in front of them has ended.
 
-use super::{Twin, WORDS, check, device};
+use super::{Twin, WORDS, check, device, early};
 use soft_cuda::{Access, Checks, Device, FaultKind, Isa, LaunchConfig, LaunchError, Schedule};
 
 const RACE: &str = "DataRace";
@@ -102,7 +102,7 @@ fn after_in(
     device.launch(&module.kernel(first).unwrap(), config, &params).unwrap();
     between(&device, address);
     let kernel = module.kernel(second).unwrap();
-    match device.launch_in_stream(&kernel, config, [1; 3], &params, (stream, true)) {
+    match device.launch_with(&kernel, config, [1; 3], &params, early(stream)) {
         Ok(_) => None,
         Err(LaunchError::Fault(fault)) => {
             assert_eq!(fault.kernel, second);

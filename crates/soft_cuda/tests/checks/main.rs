@@ -16,7 +16,14 @@ mod sync;
 mod tensor;
 mod words;
 
-use soft_cuda::{Checks, Config, Device, Fault, Isa, LaunchConfig, LaunchError, Schedule};
+use soft_cuda::{
+    Checks, Config, Device, Fault, Isa, LaunchConfig, LaunchError, LaunchOptions, Schedule,
+};
+
+/// A launch that may begin before the one in front of it in a stream has ended.
+fn early(stream: u64) -> LaunchOptions<'static> {
+    LaunchOptions { stream, early: true, ..LaunchOptions::default() }
+}
 
 /// A kernel with a bug, and the same without. In `body`, lines that begin with `BUG|` are in the
 /// former only, those with `FIX|` in the latter only; what comes after `HEAD|` is a directive of the
@@ -118,7 +125,7 @@ fn run_on(device: &Device, ptx: &str, twin: &Twin) -> Option<Fault> {
     let config = LaunchConfig { grid, block, dynamic_shared: 0 };
     let mut launched = device.launch(&kernel, config, &params);
     if launched.is_ok() && ptx.contains("griddepcontrol") {
-        launched = device.launch_in_stream(&kernel, config, [1; 3], &params, (0, true));
+        launched = device.launch_with(&kernel, config, [1; 3], &params, early(0));
     }
     match launched {
         Ok(_) => None,

@@ -4,7 +4,9 @@ use super::front;
 use kernels_gpu::epilogue::Parameters;
 use kernels_gpu::matrix::{POINTERS_A, POINTERS_B, POINTERS_C, TRANSPOSED_A, TRANSPOSED_B};
 use kernels_gpu::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
-use soft_cuda::{Device, Fill, Kernel, LaunchConfig, Swizzle, TensorElement, TensorMap};
+use soft_cuda::{
+    Device, Fill, Kernel, LaunchConfig, LaunchOptions, Swizzle, TensorElement, TensorMap,
+};
 
 /// `C = A * B + beta * C` with small integers, whose sums are exact.
 #[derive(Clone)]
@@ -264,7 +266,8 @@ impl Product {
         if waits {
             front::launch(device, written.try_into().unwrap(), (c, 0));
         }
-        let launched = device.launch_in_stream(kernel, config, [1; 3], &params, (0, waits));
+        let options = LaunchOptions { early: waits, ..LaunchOptions::default() };
+        let launched = device.launch_with(kernel, config, [1; 3], &params, options);
         launched.map_err(|error| error.to_string())?;
         let mut bytes = vec![0; c_values.len() * 4];
         device.read(c, &mut bytes).map_err(|error| error.to_string())?;

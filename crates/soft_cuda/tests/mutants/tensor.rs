@@ -3,7 +3,9 @@
 use kernels_gpu::epilogue::{Parameters, operations};
 use kernels_gpu::tensor_core::{BK, PANEL, options};
 use kernels_gpu::{InputType, TENSOR_CORE, TensorCoreAbi, TensorCoreDescriptor};
-use soft_cuda::{Device, Fill, LaunchConfig, Schedule, Swizzle, TensorElement, TensorMap};
+use soft_cuda::{
+    Device, Fill, LaunchConfig, LaunchOptions, Schedule, Swizzle, TensorElement, TensorMap,
+};
 use std::mem::offset_of;
 use std::num::NonZero;
 use std::sync::OnceLock;
@@ -164,7 +166,8 @@ fn run(
     if early {
         front::launch(device, matrices.try_into().unwrap(), new);
     }
-    let launched = device.launch_in_stream(&kernel, config, cluster, &params, (0, early));
+    let options = LaunchOptions { early, ..LaunchOptions::default() };
+    let launched = device.launch_with(&kernel, config, cluster, &params, options);
     launched.map_err(|error| error.to_string())?;
     let mut bytes = vec![0; 4 * (m * n) as usize];
     device.read(c, &mut bytes).unwrap();

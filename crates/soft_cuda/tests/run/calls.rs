@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::{Case, kernel, line_of, module};
-use soft_cuda::{Config, Device, FaultKind, LaunchConfig, LaunchError};
+use soft_cuda::{Config, Device, FaultKind, LaunchConfig, LaunchError, LaunchOptions};
 
 /// `fibonacci(n)`, and `depth(n)`, which calls itself `n` times and adds up an array of each call.
 const RECURSIVE: &str = "
@@ -138,6 +138,50 @@ fn recursion_without_end_overflows_the_stack() {
     assert!(function == "f" || function == "g", "{fault}");
     assert_eq!((*bytes, fault.thread), (16 << 10, [5, 0, 0]));
     assert!(fault.to_string().contains("stack overflow: a call of `"), "{fault}");
+}
+
+/// Calls itself as often as a number says, with 64 bytes of its own each time.
+const DOWN: &str = "
+.func down(.param .b32 n)
+{ .local .b8 x[40]; .reg .b32 %r<3>; .reg .pred %p<2>;
+  ld.param.b32 %r1, [n];
+  setp.eq.u32 %p1, %r1, 0; @%p1 ret;
+  sub.u32 %r2, %r1, 1;
+  { .param .b32 a; st.param.b32 [a], %r2; call down, (a); }
+  ret; }";
+
+#[test]
+fn a_stack_of_unknown_depth_is_as_large_as_the_launch_says() {
+    let device = Device::new(Config::default());
+    let run = |calls: u32, own: u32, stack_bytes: u32| {
+        let body = format!(
+            "  .local .b8 own[{own}];
+  {{ .param .b32 a; st.param.b32 [a], {}; call down, (a); }}",
+            calls - 1
+        );
+        let module = device.load(&module(0, DOWN, &body)).unwrap();
+        let config = LaunchConfig { grid: [1; 3], block: [32, 1, 1], dynamic_shared: 0 };
+        let options = LaunchOptions { stack_bytes, ..LaunchOptions::default() };
+        match device.launch_with(&module.kernel("k").unwrap(), config, [1; 3], &[], options) {
+            Ok(_) => None,
+            Err(LaunchError::Fault(fault)) => match fault.kind {
+                FaultKind::StackOverflow { bytes, .. } => Some(bytes),
+                other => panic!("{other}"),
+            },
+            Err(other) => panic!("{other}"),
+        }
+    };
+    assert_eq!(run(10, 8, 1024), None);
+    assert_eq!(run(10, 8, 500), Some(512), "whole frames");
+    assert_eq!(run(100, 8, 1024), Some(1024));
+    assert_eq!(run(100, 8, 16 << 10), None);
+    assert_eq!(run(1000, 8, 16 << 10), Some(16 << 10));
+    assert_eq!(run(1000, 8, 256 << 10), None);
+    // What is known fits always: the kernel's own variables, and one call.
+    assert_eq!(run(1, 2000, 0), None);
+    assert_eq!(run(100, 2000, 0), Some(2016 + 64));
+    // No GPU has more.
+    assert_eq!(run(1 << 20, 8, u32::MAX), Some(512 << 10));
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Runs small kernels on every instruction-set path and compares the bits.
 
 mod arithmetic;
-mod arrivals;
 mod around;
+mod arrivals;
 mod barriers;
 mod bulk;
 mod calls;

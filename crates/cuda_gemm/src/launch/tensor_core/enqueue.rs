@@ -25,9 +25,10 @@ impl TensorCorePlan {
         &self,
         [a, b, c]: [OperandLayout; 3],
         extras: RawExtras,
-        [alpha, beta]: [f32; 2],
+        factors: [f32; 2],
     ) -> Result<(), Error> {
         let Self { kernel, stream, gemm, division, functions, .. } = self;
+        let Some([alpha, beta]) = gemm.kernel_factors(factors) else { return Ok(()) };
         let (device, descriptor) = (kernel.device(), kernel.descriptor());
         let Division { transposed, tiles, splits, clusters, blocks } = *division;
         if tiles == 0 {
@@ -36,6 +37,7 @@ impl TensorCorePlan {
         // All fit 32 bits: `Gemm::validate` accepted them.
         let [m, n, k] = [gemm.m, gemm.n, gemm.depth()].map(|size| size as u32);
         let _exclusive = stream.exclusive();
+        let _current = device.enter()?;
         let mut operands = [a, b];
         let mut transposes = [gemm.trans_a, gemm.trans_b];
         if k > 0 {

@@ -1,0 +1,96 @@
+//! Limits of a context: the stack of a thread, and what kernels print and allocate.
+
+use std::ffi::c_uint;
+use std::sync::Arc;
+
+use soft_cuda::Heap;
+
+use super::instance::device as the_device;
+use crate::last_error::explain;
+use crate::types::CUresult;
+
+/// `CUlimit`s.
+const STACK_SIZE: c_uint = 0;
+const PRINTF_FIFO_SIZE: c_uint = 1;
+const MALLOC_HEAP_SIZE: c_uint = 2;
+
+/// Bytes of local memory of a thread, the limit of every GPU.
+const MAX_STACK: usize = 512 << 10;
+
+/// The limits of a context. What kernels print has room in any case, so that one is only kept to be
+/// read back.
+pub(super) struct Limits {
+    stack_bytes: u32,
+    printf_bytes: usize,
+    heap: Arc<Heap>,
+}
+
+/// What launches need of them.
+pub(super) struct InForce {
+    pub stack_bytes: u32,
+    pub heap: Arc<Heap>,
+}
+
+impl Default for Limits {
+    /// A GPU's.
+    fn default() -> Self {
+        Self { stack_bytes: 1 << 10, printf_bytes: 1 << 20, heap: Arc::default() }
+    }
+}
+
+impl Limits {
+    pub fn get(&self, limit: c_uint) -> Result<usize, CUresult> {
+        match limit {
+            STACK_SIZE => Ok(self.stack_bytes as usize),
+            PRINTF_FIFO_SIZE => Ok(self.printf_bytes),
+            // It was set, or is the default: it fits.
+            MALLOC_HEAP_SIZE => Ok(self.heap.bytes() as usize),
+            _ => Err(CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT),
+        }
+    }
+
+    pub fn set(&mut self, limit: c_uint, value: usize) -> Result<(), CUresult> {
+        match limit {
+            STACK_SIZE if value > MAX_STACK => {
+                explain(format!(
+                    "a thread has a stack of {MAX_STACK} bytes at most, and {value} are asked for"
+                ));
+                return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+            }
+            STACK_SIZE => self.stack_bytes = value as u32,
+            PRINTF_FIFO_SIZE => self.printf_bytes = value,
+            MALLOC_HEAP_SIZE => self.set_heap(value as u64)?,
+            _ => return Err(CUresult::CUDA_ERROR_UNSUPPORTED_LIMIT),
+        }
+        Ok(())
+    }
+
+    fn set_heap(&mut self, bytes: u64) -> Result<(), CUresult> {
+        if self.heap.is_used() {
+            explain(
+                "a kernel that calls `malloc` or `free` has been launched; set the size of the \
+                 heap before"
+                    .into(),
+            );
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
+        let (free, _) = the_device().memory_info();
+        if bytes > free {
+            explain(format!(
+                "a heap of {bytes} bytes does not fit in the {free} that the device has free"
+            ));
+            return Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+        }
+        self.heap = Arc::new(Heap::new(bytes));
+        Ok(())
+    }
+
+    pub fn in_force(&self) -> InForce {
+        InForce { stack_bytes: self.stack_bytes, heap: Arc::clone(&self.heap) }
+    }
+
+    /// Gives the memory of the heap back, when the context ends.
+    pub fn release(&self) {
+        the_device().free_heap(&self.heap);
+    }
+}
