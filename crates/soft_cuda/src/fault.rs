@@ -173,8 +173,8 @@ pub enum FaultKind {
         /// The other access.
         earlier: Box<Earlier>,
     },
-    /// A bulk copy from shared memory that nobody waited for until it had read that: the block may
-    /// end before. The copy happened.
+    /// A bulk copy from shared memory whose thread did not wait until it had read that: the block
+    /// may end before. The copy happened.
     MissingWait {
         /// What it reads, as an address of shared memory.
         address: u64,

@@ -79,13 +79,12 @@
 //! - `cp.async`, and bulk copies to global memory, copy at the wait, for a group or for the mbarrier
 //!   that they arrive at: a kernel that reads the result without one reads old data, every time. Bulk copies that nobody waits for, committed or not,
 //!   copy when their cluster of blocks ends.
-//! - An atomic of 8 or 16 bits that is made from one of the word around it may use the last bytes of
-//!   memory whose size is no multiple of the word's: where an address is rounded down
-//!   (`and.b64 a, x, -4`), the word of an `atom.cas`, `.and`, `.or` or `.xor` there, and that of the load
-//!   in front of the `cas`, may reach over the end. The byte at `x`, and those that the operands may
-//!   change, must be inside.
-//! - An atomic on local memory is a fault, which PTX leaves undefined. Generic loads and stores with
-//!   an ordering are plain ones there, although PTX defines them on global and shared memory alone.
+//! - Compilers make an atomic of 8 or 16 bits from `atom.cas`, `.and`, `.or` or `.xor` of the word
+//!   around it, whose address they round down (`and.b64 a, x, -4`). Such a word may reach over the
+//!   end of an allocation, and so may that of the load in front of the `cas`. The byte at `x` must
+//!   be inside, and the bytes that the operands may change.
+//! - An atomic on local memory is a fault: PTX leaves it undefined. PTX does not define generic
+//!   loads and stores with an ordering there either; here they are plain ones.
 //! - Races between bulk copies to shared memory and accesses of the same bytes
 //!   are faults: every access of a thread must come after a wait for the
 //!   copy's mbarrier, and every copy after the accesses of what it overwrites,
@@ -144,10 +143,10 @@
 //!   write behind that, but before the phase of its mbarrier, is not found. Fences, and what acquires or
 //!   releases, order threads of the cluster if their scope is `.cta` or `.cluster`; strong accesses of
 //!   scope `.cluster` are taken to be of scope `.gpu`, so that two of different clusters do not race. Of a block of a cluster: that what others do in its shared memory comes before it exits.
-//!   An atomic on a 32-bit word that may keep bytes of it, by `.cas`, `.and`, `.or` or `.xor`, counts as one on the byte that its address
-//!   was rounded down from, or else the first one, and on the bytes that its operands may change; a
-//!   strong load of a word that the same function has a `.cas` on, as a load of the former. So others may
-//!   own the rest of the word.
+//!   An `atom.cas`, `.and`, `.or` or `.xor` of up to 32 bits counts as one on the byte that its
+//!   address was rounded down from, or else the first byte, and on the bytes that its operands may
+//!   change. A strong load at the address of a `cas` of the same function counts as a load of the
+//!   former byte, and so does a weak one if the address was rounded down.
 //!   Shuffles and votes order nothing, and neither does a wait for a product: it says to a warp
 //!   that its own part is complete. Before others overwrite the tiles, every warp has to arrive.
 //!   Bulk copies and `wgmma` go through the async proxy: what a thread wrote to shared memory they
@@ -159,8 +158,8 @@
 //! - [`Checks::sync`]: member masks without the lane itself, with lanes that give another one or
 //!   that the block does not have; shuffles from a lane that does not take part; two counts for a
 //!   barrier, or more threads than it counts; an mbarrier that is initialised twice; a wait for
-//!   one whose answer nothing reads; a bulk copy from shared memory for which nothing waits until it has read that, though its
-//!   block ends; `setmaxnreg` and `wgmma` by part of a warpgroup; registers of a
+//!   one whose answer nothing reads; a bulk copy that may still read the shared memory of a block
+//!   that ends; `setmaxnreg` and `wgmma` by part of a warpgroup; registers of a
 //!   product in flight that something accesses, or that something accessed since the last
 //!   `wgmma.fence`. Waits say "not yet" once
 //!   before they succeed, as they may.

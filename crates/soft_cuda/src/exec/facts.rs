@@ -14,10 +14,11 @@ pub(crate) struct SharedVariable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Granule {
     pub shared: u32,
-    /// By writes of device memory, and by loads: they overlap with a write just where its word does.
+    /// Of writes to device memory, and of loads.
     pub writes: u32,
     pub loads: u32,
-    /// Whether writes may be of some bytes of their word.
+    /// Whether an atomic may be of some bytes of its word. If none is, a load overlaps with a
+    /// write where their words are the same.
     pub partial: bool,
 }
 

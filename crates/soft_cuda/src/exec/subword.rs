@@ -24,8 +24,8 @@ pub(super) unsafe fn first(cx: &Cx<'_>, lane: usize, (low, wide): (u32, bool), b
     low & (bytes - 1)
 }
 
-/// The host memory of a word of `bytes` bytes, of which a lane accesses the bytes `touched`. The others may lie
-/// past the end of what it lies in: there is room for them on the host.
+/// The host memory of a word of `bytes` bytes. The bytes `touched`, a mask, must be inside of what
+/// it lies in. The others may lie past its end, where the host has room for them.
 fn resolve_word(
     cx: &Cx<'_>,
     lane: usize,
@@ -47,9 +47,9 @@ fn resolve_word(
     Ok(word)
 }
 
-/// A load of a word of which one byte counts: `d` destination, `a` address slot; [`Cx::extra`] from `x`:
-/// offset, space, whether the address has 64 bits, slot of what the address was rounded down by, a packed
-/// [`Transfer`].
+/// A load of a word of which one byte counts: `d` destination, `a` address slot; [`Cx::extra`]
+/// from `x`: offset, space, whether the address has 64 bits, slot of what it was rounded down by,
+/// a packed [`Transfer`].
 pub(crate) struct LoadWord;
 
 // SAFETY: touches only the slots named.
@@ -71,8 +71,9 @@ unsafe impl Handler for LoadWord {
     }
 }
 
-/// Host addresses of words that lanes load, or that are global or shared and that atomics access: `op.a` address slot; [`Cx::extra`] from `op.x` as for [`LoadWord`], with
-/// [`NO_SLOT`] where all bytes count. `touched` says which bytes a lane accesses, of the first of them.
+/// Host addresses of the words that lanes access: `op.a` address slot; [`Cx::extra`] from `op.x` as
+/// for [`LoadWord`], with [`NO_SLOT`] where all bytes must be inside. `touched` gives the bytes that
+/// a lane accesses, from the lane and the byte that its address was rounded down from.
 ///
 /// # Safety
 /// The words describe slot `op.a`.

@@ -11,9 +11,9 @@ use crate::exec::check_access::{
 use crate::exec::{NO_SLOT, pick, pick_compact};
 use crate::ptx::ast::Space;
 
-/// What is checked of an access: its kind, the bytes of one element, how many there are, those that a
-/// store writes or that say how far an atomic's `extent` goes, with whether they have 64 bits, and
-/// what the address was rounded down by (see [`super::subword`]).
+/// What is checked of an access: its kind, the bytes of one element, and how many there are. `values`
+/// are what a store writes, or the operands of an atomic with an `extent`; `wide` says whether they
+/// have 64 bits. `low` is what the address was rounded down by (see [`super::subword`]).
 pub(super) struct Accessed<'a> {
     pub kind: AccessKind,
     pub element: u32,

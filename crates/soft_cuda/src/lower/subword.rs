@@ -1,11 +1,10 @@
 //! Atomics of parts of words.
 //!
-//! Compilers make an atomic of 8 or 16 bits from one of the 32-bit word that contains it: they round
-//! the address down (`and.b64 a, x, -4`), and then `atom.and`, `.or` or `.xor` leaves the other bytes as
-//! they are, or a load of the word begins a loop around `atom.cas`, which writes them back. The other
-//! bytes may belong to others, or lie past the end of an allocation. So of such a word the checks see
-//! the byte that the address was rounded down from, or the first one, and those that the operands may
-//! change.
+//! Compilers make an atomic of 8 or 16 bits from one of the 32-bit word that contains it. They round
+//! the address down: `and.b64 a, x, -4`. Then `atom.and`, `.or` or `.xor` leaves the other bytes as
+//! they are, or a loop around `atom.cas` writes them back; a load of the word comes in front of it.
+//! The other bytes may belong to other threads, or lie past the end of an allocation. So checks see
+//! the byte at `x` alone, and the bytes that the operands may change.
 
 use std::collections::{HashMap, HashSet};
 
@@ -143,8 +142,8 @@ impl Lowering<'_> {
         rounded.then(|| self.low_of(address.base, class))
     }
 
-    /// Lowers the load of one element that begins a loop around `atom.cas` of its word, which checks
-    /// see as part of that. Returns `false` if it is another load.
+    /// Lowers a load of a word that comes in front of an `atom.cas` at the same address: checks see
+    /// it as a part of that. Returns `false` if it is another load.
     pub(super) fn load_word(
         &mut self,
         at: &Context<'_>,

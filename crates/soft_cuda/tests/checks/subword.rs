@@ -1,5 +1,5 @@
-//! Atomics of 8 and 16 bits, which compilers make from atomics of the word around them: the other bytes
-//! of the word are others'.
+//! Atomics of 8 and 16 bits, which compilers make from atomics of the word around them: other
+//! threads own the other bytes of the word.
 
 use super::{Twin, check};
 use soft_cuda::Checks;

@@ -1,10 +1,10 @@
-//! Atomics of 8 and 16 bits, which compilers make from atomics of the 32-bit word around them: what they do
-//! in the last bytes of memory, and what is out of bounds there.
+//! Atomics of 8 and 16 bits, which compilers make from atomics of the 32-bit word around them: what
+//! they do in the last bytes of memory, and what is out of bounds there.
 
 use soft_cuda::{AddressSpace, Config, Device, FaultKind, Isa, LaunchConfig, LaunchError};
 
-/// The thread's byte is `%rd4`, a generic address in `space`; its word's address is `%rd5`, the bits from
-/// there to the byte `%r4`, and the mask of the `bits` bits that change there `%r5`.
+/// `%rd4` is the thread's byte, a generic address in `space`, and `%rd5` its word. `%r4` is the
+/// number of bits from the word to the byte, and `%r5` the mask of the `bits` bits that change.
 fn kernel(space: &str, bits: u32, body: &str) -> String {
     let (mask, step) = ((1u64 << bits) - 1, bits / 8);
     let base = match space {
