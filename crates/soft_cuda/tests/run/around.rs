@@ -442,7 +442,7 @@ fn a_long_loop_keeps_its_lanes_together() {
     let code = "and.b32 %r2, %r1, 1; setp.eq.u32 %p1, %r2, 0; mov.b32 %r3, 0;
 LOOP: @%p1 bra EVEN; add.u32 %r4, %r4, 3; add.u32 %r4, %r4, %r3; bra.uni NEXT;
 EVEN: xor.b32 %r4, %r4, %r3;
-NEXT: add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, 500000; @%p2 bra LOOP;
+NEXT: add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, 150000; @%p2 bra LOOP;
   activemask.b32 %r10;";
     let ptx = kernel(1, &stores(code));
     assert_eq!(Case::new(ptx, &[vec![0; 64]]).threads(64).run(), [u32::MAX; 64]);
