@@ -13,7 +13,7 @@ use crate::cargo::{argument_file, cargo, emit, noop_linker, target_dir, workspac
 use crate::depend::{crate_attributes, package_name};
 use crate::rerun::{Outputs, rerun_if_changed};
 use crate::rules::{LocalMemory, Panic, Rules};
-use crate::run::{Ended, MESSAGES, run, say};
+use crate::run::{run, say};
 use crate::{CudaArch, CudaBuilderError, diagnose, ptx, rust_src};
 
 /// What the PTX says about the Rust source it came from.
@@ -288,29 +288,14 @@ impl CudaBuilder {
         library: &Path,
     ) -> Result<(), CudaBuilderError> {
         let run_error = |source| CudaBuilderError::Run { program: "cargo".into(), source };
-        let build = || -> Result<Ended, CudaBuilderError> {
-            let mut cargo = self.command(device_dir)?;
-            cargo.arg(emit("asm", output));
-            if self.emit_llvm_ir {
-                cargo.arg(emit("llvm-ir", &output.with_file_name("kernels.ll")));
-            }
-            run(&mut cargo).map_err(run_error)
-        };
-        // Cargo keeps many builds of a crate, and runs no rustc for one that it has: this says of which
-        // the PTX is. There is none while a build may be writing.
-        let record = output.with_file_name("built");
-        let recorded = fs::read_to_string(&record).unwrap_or_default();
-        let _ = fs::remove_file(&record);
-        let mut ended = build()?;
-        if ended.success && ended.is_fresh() && ended.digest() != recorded {
-            // What is missing cargo builds.
-            let built = self.output_dir(device_dir).join("deps");
-            let built = built.join(ended.file_name().unwrap_or_default());
-            fs::remove_file(&built).map_err(CudaBuilderError::io(&built))?;
-            ended = build()?;
+        let mut cargo = self.command(device_dir)?;
+        cargo.arg(emit("asm", output));
+        if self.emit_llvm_ir {
+            cargo.arg(emit("llvm-ir", &output.with_file_name("kernels.ll")));
         }
+        let ended = run(&mut cargo).map_err(run_error)?;
         if ended.success {
-            return fs::write(&record, ended.digest()).map_err(CudaBuilderError::io(&record));
+            return Ok(());
         }
         let cause = match diagnose::llvm_error(&ended.errors) {
             Some(message) => {
@@ -334,8 +319,7 @@ impl CudaBuilder {
     fn command(&self, device_dir: &Path) -> Result<Command, CudaBuilderError> {
         let mut cargo = cargo();
         cargo.current_dir(&self.crate_dir);
-        cargo.args(["rustc", "--lib", "--crate-type=cdylib", MESSAGES]);
-        cargo.arg(format!("--target={TARGET}"));
+        cargo.args(["rustc", "--lib", "--crate-type=cdylib"]).arg(format!("--target={TARGET}"));
         cargo.arg(if self.alloc { "-Zbuild-std=core,alloc" } else { "-Zbuild-std=core" });
         cargo.arg(if self.release { "--release" } else { "--profile=dev" });
         cargo.args(&self.build_args);

@@ -130,8 +130,7 @@ fn the_ptx_is_that_of_what_cargo_reads_now() {
     let Some(first) = numbers(&[]) else { return };
     assert_eq!(first, [7000, 8001, 9000]);
     assert_eq!(numbers(&[("TILE", "4")]).unwrap(), [7004, 8001, 9000]);
-    // What cargo has built before it does not build again: the PTX must be of that build all the
-    // same.
+    // Back again: what cargo has built before.
     assert_eq!(numbers(&[]).unwrap(), first);
     workspace.write(
         ".cargo/config.toml",
