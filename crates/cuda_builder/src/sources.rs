@@ -38,8 +38,8 @@ use std::path::{Path, PathBuf};
 use lzma_rust2::XzReader;
 use sha2::{Digest, Sha256};
 
-use self::digest::Names;
 use self::items::Crate;
+use self::scope::Names;
 use crate::{CudaArch, CudaBuilderError};
 
 mod digest;
@@ -98,7 +98,11 @@ impl SourceDigests {
         self.0.iter().flat_map(|(path, _)| {
             let path = root.join(path);
             match path.is_dir() {
-                true => vec![path.join(MANIFEST), path.join("src")],
+                // cargo takes a file that is not there for one that changed.
+                true => {
+                    let parts = [MANIFEST, "src", SCRIPT].into_iter().map(|name| path.join(name));
+                    parts.filter(|part| part.exists()).collect()
+                }
                 false => vec![stored(&path)],
             }
         })
@@ -108,15 +112,18 @@ impl SourceDigests {
     pub fn changed(&self, root: &Path) -> Vec<&str> {
         let paths: Vec<&str> = self.0.iter().map(|(path, _)| path.as_str()).collect();
         let now = digests(root, &paths);
-        let is_changed =
-            |((_, recorded), (_, now)): &(&(String, String), (&str, Result<String, _>))| {
-                now.as_ref().ok() != Some(recorded)
-            };
-        self.0.iter().zip(now).filter(is_changed).map(|((path, _), _)| path.as_str()).collect()
+        let mut changed = Vec::new();
+        for ((path, recorded), (_, now)) in self.0.iter().zip(now) {
+            if now.ok().as_ref() != Some(recorded) {
+                changed.push(path.as_str());
+            }
+        }
+        changed
     }
 }
 
 const MANIFEST: &str = "Cargo.toml";
+const SCRIPT: &str = "build.rs";
 
 /// The digest of each path.
 fn digests<'p>(root: &Path, paths: &[&'p str]) -> Vec<(&'p str, Result<String, CudaBuilderError>)> {
@@ -133,7 +140,7 @@ fn digests<'p>(root: &Path, paths: &[&'p str]) -> Vec<(&'p str, Result<String, C
     paths.iter().map(|path| (*path, digest(path))).collect()
 }
 
-/// A crate, with its manifest.
+/// A crate, with its manifest and the digest of its build script.
 struct Package {
     source: Crate,
     manifest: String,
@@ -143,7 +150,9 @@ impl Package {
     fn read(folder: &Path) -> Result<Self, CudaBuilderError> {
         let manifest = folder.join(MANIFEST);
         let text = fs::read_to_string(&manifest).map_err(CudaBuilderError::io(&manifest))?;
-        Ok(Package { source: Crate::read(folder)?, manifest: settings(&text) })
+        let script = fs::read(folder.join(SCRIPT)).ok().map(|bytes| hex(&Sha256::digest(bytes)));
+        let manifest = settings(&text) + &script.unwrap_or_default();
+        Ok(Package { source: Crate::read(folder)?, manifest })
     }
 
     /// `manifests` are those of all crates that are digested together.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::outline::{Declaration, declarations, entry};
-use crate::scan::{Kind, lexemes};
+use crate::scan::{Kind, Lexeme, lexemes};
 
 /// How LLVM begins the labels of a function; the number of the function follows.
 const LABEL: &str = "$L__BB";
@@ -11,9 +11,9 @@ const LABEL: &str = "$L__BB";
 /// The part of a PTX text that this kernel needs: the head, the variables and functions that it
 /// reaches, and its entry point.
 ///
-/// A driver compiles this part in a fraction of the time that the whole text costs. The part changes
-/// only with the kernel: variables and functions follow the order in which the kernel mentions
-/// them, and labels have the number 0 in place of their function's.
+/// A driver compiles this part in a fraction of the time that the whole text costs. The part
+/// changes only with the kernel: variables and functions follow the order in which the kernel
+/// mentions them, and labels have the number 0 in place of their function's.
 pub fn extract(text: &str, kernel: &str) -> Option<String> {
     let entry = entry(text, kernel)?;
     let head: Vec<_> = declarations(text).take_while(|one| !one.is_entry()).collect();
@@ -58,9 +58,10 @@ impl<'t, 'a> Symbols<'t, 'a> {
     }
 
     pub fn part(&self, entry: &Declaration<'a>) -> Part {
-        let mut needed =
-            Needed { seen: HashSet::new(), variables: Vec::new(), functions: Vec::new() };
-        needed.visit(self, entry);
+        let (seen, variables, functions) = (HashSet::new(), Vec::new(), Vec::new());
+        let mut needed = Needed { seen, variables, functions };
+        let words: Vec<_> = lexemes(entry.text).collect();
+        needed.visit(self, &words);
         let mut text = String::new();
         let mut add = |part: &str| text.extend([part, "\n"]);
         self.directives.iter().for_each(|directive| add(directive));
@@ -71,10 +72,12 @@ impl<'t, 'a> Symbols<'t, 'a> {
         needed.variables.iter().for_each(|variable| add(variable.text));
         let defined = needed.functions.iter().filter(|one| one.function().is_some());
         defined.chain([&entry]).for_each(|function| add(&relabelled(function.text)));
-        let is_known = |name: &str| {
-            self.named.get(name).is_some_and(|one| one.function().is_some() || !one.is_function())
+        let params = entry.name().map(|name| format!("{name}_param_")).unwrap_or_default();
+        let is_known = |name: &str| match self.named.get(name) {
+            Some(found) => !found.is_function() || found.function().is_some(),
+            None => name.starts_with(&params),
         };
-        let missing = referred(entry).any(|name| !is_known(name))
+        let missing = referred(&words).any(|name| !is_known(name))
             || needed.functions.iter().any(|one| one.function().is_none());
         Part { text, missing }
     }
@@ -88,13 +91,13 @@ struct Needed<'t, 'a> {
 }
 
 impl<'t, 'a> Needed<'t, 'a> {
-    fn visit(&mut self, symbols: &Symbols<'t, 'a>, from: &Declaration<'a>) {
-        for word in lexemes(from.text).filter(|lexeme| lexeme.kind == Kind::Word) {
+    fn visit(&mut self, symbols: &Symbols<'t, 'a>, from: &[Lexeme<'a>]) {
+        for word in from.iter().filter(|lexeme| lexeme.kind == Kind::Word) {
             let Some(&declaration) = symbols.named.get(word.text) else { continue };
             if declaration.is_entry() || !self.seen.insert(word.text) {
                 continue;
             }
-            self.visit(symbols, declaration);
+            self.visit(symbols, &lexemes(declaration.text).collect::<Vec<_>>());
             match declaration.is_function() {
                 true => self.functions.push(declaration),
                 false => self.variables.push(declaration),
@@ -104,27 +107,24 @@ impl<'t, 'a> Needed<'t, 'a> {
 }
 
 /// The functions that a kernel calls, and what it may take the address of.
-fn referred<'a>(kernel: &Declaration<'a>) -> impl Iterator<Item = &'a str> {
-    let params = kernel.name().map(|name| format!("{name}_param_")).unwrap_or_default();
-    let is_symbol = move |name: &str| {
-        let is_local = name.starts_with(['%', '$']) || name.starts_with("__local_depot");
-        name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-            && !is_local
-            && !name.starts_with(&params)
-    };
-    let statements = kernel.function().into_iter().flat_map(|one| one.body.statements());
-    let names = statements.filter_map(|statement| {
-        let pointee = match statement.instruction()? {
-            ("mov.u64" | "mov.b64", [_, comma, name])
-                if comma.kind == Kind::Punct(',') && name.kind == Kind::Word =>
-            {
-                Some(name.text)
-            }
+fn referred<'a>(words: &[Lexeme<'a>]) -> impl Iterator<Item = &'a str> {
+    let names = (0..words.len()).filter_map(|at| match words[at].text {
+        "mov.u64" | "mov.b64" => match words[at + 1..] {
+            [_, comma, name, ..] if comma.kind == Kind::Punct(',') => Some(name),
             _ => None,
-        };
-        statement.callee().or(pointee)
+        },
+        opcode if opcode == "call" || opcode.starts_with("call.") => {
+            let operands = &words[at + 1..];
+            // What is returned stands in front of the name.
+            let returned = operands.first().is_some_and(|one| one.kind == Kind::Punct('('));
+            let close = operands.iter().position(|one| one.kind == Kind::Punct(')'));
+            operands.get(if returned { close? + 2 } else { 0 }).copied()
+        }
+        _ => None,
     });
-    names.filter(move |name| is_symbol(name))
+    let is_local = |name: &str| name.starts_with(['%', '$']) || name.starts_with("__local_depot");
+    let names = names.filter(move |name| name.kind == Kind::Word && !is_local(name.text));
+    names.map(|name| name.text)
 }
 
 /// A function's text whose labels have the number 0.

@@ -201,10 +201,10 @@ impl<'a> Declaration<'a> {
         if let Some((name, _)) = self.signature() {
             return Some(name.text);
         }
-        let is_variable = |one: &&Lexeme<'_>| matches!(one.text, ".shared" | ".global" | ".const");
-        self.linked().next().filter(is_variable)?;
+        let space = self.linked().next()?.text;
+        matches!(space, ".shared" | ".global" | ".const").then_some(())?;
         let ends = |one: &&Lexeme<'_>| matches!(one.kind, Kind::Punct('[' | '='));
-        self.head.iter().take_while(|one| !ends(one)).last().map(|name| name.text)
+        Some(self.head.iter().take_while(|one| !ends(one)).last()?.text)
     }
 
     /// Whether it declares or defines a function that is no kernel.
@@ -220,7 +220,7 @@ impl<'a> Declaration<'a> {
 
     /// Whether other modules, or the host, know it by its name.
     pub fn is_linked(&self) -> bool {
-        self.head.first().is_some_and(|first| LINKAGE.contains(&first.text))
+        LINKAGE.contains(&self.head[0].text)
     }
 
     /// Its head behind `.visible` and its like.
@@ -420,9 +420,8 @@ $L_1: @%p1 ld.global.v2.b32 {%r1, %r2}, [tile];
             assert!(TEXT[declaration.start()..].starts_with(declaration.text));
         }
         let names: Vec<_> = declarations(TEXT).filter_map(|one| one.name()).collect();
-        let functions = ["first", "helper", "declared", "first_of_all"];
-        assert_eq!(names, [&["tile", "dynamic", "table"][..], &functions].concat());
-        let linked = declarations(TEXT).filter(|one| one.is_linked()).filter_map(|one| one.name());
+        assert_eq!(names.join(" "), "tile dynamic table first helper declared first_of_all");
+        let linked = declarations(TEXT).filter(Declaration::is_linked).filter_map(|one| one.name());
         assert!(linked.eq(["dynamic", "first", "first_of_all"]));
         let arrays: Vec<_> = declarations(TEXT).filter_map(|one| one.shared_array()).collect();
         let array = |name, elements| SharedArray { name, elements };
@@ -431,9 +430,7 @@ $L_1: @%p1 ld.global.v2.b32 {%r1, %r2}, [tile];
 
     #[test]
     fn the_target_is_found() {
-        assert_eq!(target(TEXT), Some("sm_80"));
-        assert_eq!(target("nonsense"), None);
-        assert_eq!(target(".target"), None);
+        assert_eq!([TEXT, "nonsense", ".target"].map(target), [Some("sm_80"), None, None]);
     }
 
     #[test]

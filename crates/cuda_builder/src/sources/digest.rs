@@ -7,44 +7,10 @@ use std::hash::BuildHasherDefault;
 use sha2::{Digest, Sha256};
 
 use super::items::{Crate, Item, ItemKind, Span, imports};
-use super::scope::{Scope, Target, WordHasher};
+use super::scope::{Names, Scope, Target, WordHasher};
 use super::tokens::{Kind, Tokens};
 
 type Hash = [u8; 32];
-
-/// The names that crates declare: by these a crate knows what it imports from another.
-#[derive(Default)]
-pub struct Names {
-    traits: HashSet<String>,
-    others: HashSet<String>,
-}
-
-impl Names {
-    pub fn add(&mut self, source: &Crate) {
-        for item in &source.items {
-            let Some(name) = &item.name else { continue };
-            let names =
-                if item.kind == ItemKind::Trait { &mut self.traits } else { &mut self.others };
-            names.insert(name.clone());
-        }
-        // Macros declare traits, too.
-        for file in &source.files {
-            let tokens = &file.tokens;
-            let is_trait = |at: &usize| tokens.get(*at).first == b't' && tokens.is(*at, "trait");
-            let declared = (0..tokens.tokens.len()).filter(is_trait);
-            self.traits.extend(declared.filter_map(|at| tokens.word(at + 1).map(str::to_owned)));
-        }
-    }
-
-    /// Whether a path of another crate may lead to a trait.
-    fn may_be_trait(&self, path: &str) -> bool {
-        let name = path.rsplit("::").next().unwrap_or(path);
-        let is_constant = name.len() > 1 && !name.contains(|c: char| c.is_lowercase());
-        name.starts_with(|c: char| c.is_uppercase())
-            && !is_constant
-            && (self.traits.contains(name) || !self.others.contains(name))
-    }
-}
 
 /// The digest of a crate. `is_dependency` says whether another crate finds items by their paths.
 pub fn digest(source: &Crate, names: &Names, is_dependency: bool) -> Hash {
@@ -332,10 +298,10 @@ impl<'a> Context<'a> {
                 Target::Items(items, rest) if rest.is_empty() => {
                     own.extend(items.into_iter().filter(|item| self.has_method(*item, mentions)));
                 }
-                Target::External(path) | Target::Unknown(_, path) => {
-                    if self.names.may_be_trait(&path) {
-                        others.insert(path);
-                    }
+                Target::External(path) | Target::Unknown(_, path)
+                    if self.names.may_be_trait(&path) =>
+                {
+                    others.insert(path);
                 }
                 _ => {}
             }

@@ -7,6 +7,41 @@ use std::rc::Rc;
 
 use super::items::{Crate, ItemKind};
 
+/// The names that crates declare: by these a crate knows what it imports from another.
+#[derive(Default)]
+pub struct Names {
+    traits: HashSet<String>,
+    others: HashSet<String>,
+}
+
+impl Names {
+    /// Adds those of a crate.
+    pub fn add(&mut self, source: &Crate) {
+        for item in &source.items {
+            let Some(name) = &item.name else { continue };
+            let names =
+                if item.kind == ItemKind::Trait { &mut self.traits } else { &mut self.others };
+            names.insert(name.clone());
+        }
+        // Macros declare traits, too.
+        for file in &source.files {
+            let tokens = &file.tokens;
+            let is_trait = |at: &usize| tokens.get(*at).first == b't' && tokens.is(*at, "trait");
+            let declared = (0..tokens.tokens.len()).filter(is_trait);
+            self.traits.extend(declared.filter_map(|at| tokens.word(at + 1).map(str::to_owned)));
+        }
+    }
+
+    /// Whether a path of another crate may lead to a trait.
+    pub fn may_be_trait(&self, path: &str) -> bool {
+        let name = path.rsplit("::").next().unwrap_or(path);
+        let is_constant = name.len() > 1 && !name.contains(|c: char| c.is_lowercase());
+        name.starts_with(|c: char| c.is_uppercase())
+            && !is_constant
+            && (self.traits.contains(name) || !self.others.contains(name))
+    }
+}
+
 /// What a path leads to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
@@ -32,7 +67,7 @@ pub struct Scope<'a> {
     macros: HashMap<&'a str, Vec<usize>>,
     /// What the first word of a path can be.
     known: HashSet<&'a str, BuildHasherDefault<WordHasher>>,
-    found: RefCell<HashMap<(usize, String), Rc<[Target]>>>,
+    found: RefCell<Found>,
 }
 
 /// A hasher for words, which are short and many: FNV-1a.
@@ -51,6 +86,8 @@ impl Hasher for WordHasher {
     }
 }
 
+/// What a path leads to, by its module.
+type Found = HashMap<(usize, String), Rc<[Target]>>;
 type Visited = HashSet<(usize, String)>;
 
 impl<'a> Scope<'a> {
