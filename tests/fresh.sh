@@ -65,23 +65,32 @@ grep 'error: refused' "$refused"
 has_rust_src || { echo 'error: `build-ptx` has not brought rust-src' >&2; exit 1; }
 git checkout --quiet -- "$edited"
 
-# An edited kernel is rebuilt by whatever runs it.
+# A comment rebuilds nothing.
 remove_rust_src
 printf '\n// Edited.\n' >>"$edited"
 type_it cargo run -p host -- --kernel naive --size 8
+if has_rust_src; then
+    echo 'error: the PTX was built anew for a comment' >&2
+    exit 1
+fi
 
-# A comment behind the last line changes no PTX: all of it is as committed, and so are the digests of all
-# other files.
+# An edited kernel is rebuilt by whatever runs it.
+printf '\nconst _: u32 = 1;\n' >>"$edited"
+type_it cargo run -p host -- --kernel naive --size 8
+has_rust_src || { echo 'error: an edited kernel was not built anew' >&2; exit 1; }
+
+# A constant that nothing uses changes no entry: the PTX stays as committed, and so do the digests of all
+# other crates.
 type_it cargo xtask build-ptx
 git diff --exit-code --stat -- kernels-gpu/ptx ":!$record"
 git diff -U0 -- "$record"
 [ "$(git diff --numstat -- "$record" | cut -f 1,2)" = $'1\t1' ]
-git diff -U0 -- "$record" | grep "^+.*$edited"
+git diff -U0 -- "$record" | grep '^+.*  kernels-gpu$'
 git checkout --quiet -- "$record"
 
 # Where it is forbidden, the error says what to type.
 remove_rust_src
-printf '// Again.\n' >>"$edited"
+printf 'const _: u32 = 2;\n' >>"$edited"
 if CUDA_BUILDER_INSTALL_RUST_SRC=0 cargo run -p host -- --kernel naive --size 8 2>"$refused"; then
     echo 'error: a build without rust-src went through' >&2
     exit 1

@@ -24,7 +24,6 @@ fn embed() -> Result<(), String> {
     let folder = kernels.join(FOLDER);
     let record = folder.join(RECORD);
     println!("cargo::rerun-if-changed={}", record.display());
-    println!("cargo::rerun-if-changed={}", kernels.join("src").display());
     let digests = SourceDigests::read(&record).map_err(|error| error.to_string())?;
     for file in digests.files(&root) {
         println!("cargo::rerun-if-changed={}", file.display());

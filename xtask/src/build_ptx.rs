@@ -1,5 +1,6 @@
 //! `cargo xtask build-ptx`: the kernels, as PTX that is committed.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -20,17 +21,12 @@ const ARCHITECTURES: [CudaArch; 2] = [CudaArch::Sm80, CudaArch::Sm90a];
 
 /// The crate of kernels, and everything else that decides what PTX comes out of it.
 const KERNELS: &str = "kernels-gpu";
-const SOURCES: [&str; 11] = [
-    "crates/cuda_builder/Cargo.toml",
-    "crates/cuda_builder/src",
-    "crates/cuda_std/Cargo.toml",
-    "crates/cuda_std/src",
-    "crates/cuda_std_macros/Cargo.toml",
-    "crates/cuda_std_macros/src",
-    "crates/ptx_syntax/Cargo.toml",
-    "crates/ptx_syntax/src",
-    "kernels-gpu/Cargo.toml",
-    "kernels-gpu/src",
+const SOURCES: [&str; 6] = [
+    "crates/cuda_builder",
+    "crates/cuda_std",
+    "crates/cuda_std_macros",
+    "crates/ptx_syntax",
+    "kernels-gpu",
     "rust-toolchain.toml",
 ];
 
@@ -43,7 +39,7 @@ const SOURCES: [&str; 11] = [
 /// too: it must release a stage after its values were used.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Write nothing; fail if the committed PTX is not what its sources give
+    /// Write nothing; fail if an entry of the committed PTX is not what its sources give
     #[arg(long)]
     check: bool,
 
@@ -59,7 +55,7 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
     let mut table = new_table(ptxas.is_some());
     let mut stale = Vec::new();
     let mut files: Vec<String> = Vec::new();
-    // What is committed is left alone where its text is right, whatever compressed it.
+    // What is committed is left alone where its entries are right, whatever their order.
     let mut changed = Vec::new();
     let folder = root.join(KERNELS).join(sources::FOLDER);
     let readable = target_dir(&root).map_err(|error| error.to_string())?.join(sources::FOLDER);
@@ -78,7 +74,10 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
 
         let name = sources::ptx_name(arch);
         let file = format!("{KERNELS}/{}/{name}", sources::FOLDER);
-        if sources::committed(&folder, arch).ok().as_ref() != Some(&text) {
+        let committed = sources::committed(&folder, arch).unwrap_or_default();
+        let differences = differences(&committed, &text);
+        if !differences.is_empty() {
+            stdio::say(format_args!("{file}: {}", differences.join("; ")));
             if args.check {
                 stale.push(file.clone());
             }
@@ -161,6 +160,18 @@ fn build(
     Ok(Built { text, usage })
 }
 
+/// The entries in which two texts differ.
+fn differences(committed: &str, built: &str) -> Vec<String> {
+    let (before, after) = (ptx_syntax::digests(committed), ptx_syntax::digests(built));
+    let names: BTreeSet<&str> = before.keys().chain(after.keys()).copied().collect();
+    let difference = |name| match (before.get(name), after.get(name)) {
+        (None, _) => Some(format!("`{name}` is added")),
+        (_, None) => Some(format!("`{name}` is removed")),
+        (before, after) => (before != after).then(|| format!("`{name}` differs")),
+    };
+    names.into_iter().filter_map(difference).collect()
+}
+
 fn new_table(with_ptxas: bool) -> Table {
     let mut header = vec!["kernel", "arch", "PTX instructions", "shared bytes"];
     if with_ptxas {
@@ -233,6 +244,16 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    #[test]
+    fn entries_that_differ_are_named() {
+        let entry = |name: &str, body| format!(".visible .entry {name}()\n{{\n{body}\n}}\n");
+        let head = ".version 7.0\n";
+        let before = [head, &entry("a", "ret;"), &entry("b", "ret;"), &entry("c", "ret;")].concat();
+        let after = [head, &entry("d", "ret;"), &entry("c", "exit;"), &entry("a", "ret; // b")];
+        let expected = ["`b` is removed", "`c` differs", "`d` is added"];
+        assert_eq!(differences(&before, &after.concat()), expected);
+    }
 
     #[test]
     fn a_kernel_that_spills_is_named() {

@@ -9,6 +9,7 @@ use ptx_syntax::scan::{Kind, lexemes};
 
 use crate::rules::{LocalMemory, Panic, Rules};
 
+mod arrays;
 mod atomics;
 mod check;
 mod memcmp;
@@ -74,7 +75,8 @@ impl<'a> Head<'a> {
 }
 
 /// Finishes PTX as rustc wrote it: moves the launch bounds of `#[kernel]` into the heads of
-/// their kernels, aligns their grid constants, defines the functions that rustc takes for granted,
+/// their kernels, aligns their grid constants, names arrays in shared memory after the functions
+/// that use them, defines the functions that rustc takes for granted,
 /// leaves out the comments around inline assembly, an eighth of the text of kernels that have much of it, and refuses what a
 /// kernel must not have.
 ///
@@ -103,7 +105,12 @@ pub fn finish(text: &str, rules: Rules) -> Result<String, Refused> {
         replace(line..text.len().min(comment.end() + 1), String::new());
     }
     check(text, |kernel| heads.get(kernel).map_or(rules, |head| head.rules(rules)))?;
-    for entry in functions(text).filter(|function| function.is_entry) {
+    let all: Vec<_> = declarations(text).collect();
+    for (range, new) in arrays::renamed(text, &all) {
+        replace(range, new);
+    }
+    let kernels = all.iter().filter_map(Declaration::function);
+    for entry in kernels.filter(|function| function.is_entry) {
         let head = heads.remove(entry.name).unwrap_or_default();
         for (parameter, alignment) in head.alignments {
             match entry.params.get(parameter).map(Vec::as_slice) {

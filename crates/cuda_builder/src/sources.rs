@@ -1,13 +1,35 @@
 //! Knowing whether committed PTX still matches the sources it came from.
 //!
-//! The record is a text file in the format of `sha256sum`: one line per file, its digest and its
-//! path from the workspace's root. The PTX is listed beside its sources, so that PTX that was
-//! edited by hand is as stale as PTX whose sources changed. A source file that is not listed
-//! cannot matter: to be compiled it must be named in one that is.
+//! The record is a text file in the format of `sha256sum`: one line per crate or file, its digest
+//! and its path from the workspace's root. The PTX is listed beside its sources, so that PTX that
+//! was edited by hand is as stale as PTX whose sources changed.
+//!
+//! # What the digest of a crate sees
+//!
+//! The digest covers what the compiler sees of a crate: the tokens of its items, and the settings in
+//! its `Cargo.toml`. These change no digest:
+//! - comments, documentation and white space;
+//! - items under `#[cfg(test)]`, and in a `no_std` crate those under
+//!   `#[cfg(not(target_arch = "nvptx64"))]`, which the build for the GPU leaves out;
+//! - the file and the module in which an item stands, and the order of items. A path counts by the
+//!   item to which it leads, and a `use` only by what the items of its module mention. Where a crate
+//!   has several items of one name, the digest of the meant one counts, so that a function that moves
+//!   next to another constant of that name is seen.
+//!
+//! These change a digest, although they may change no code:
+//! - the order of tokens, a trailing comma, a visibility, an attribute such as `#[allow]`;
+//! - an item that moves to a module where other traits are in scope, or another `*` of another crate,
+//!   or whose macros may declare what the item mentions;
+//! - in a crate on which others depend: a public item that moves, if another one has its name;
+//! - an item with `line!()` and its like, by any change of its file.
+//!
+//! What no digest sees: the order in which the optimiser gets functions, a derive that reads
+//! documentation, and a kernel that computes with the text of its own file (`include_str!`).
 //!
 //! PTX is committed compressed, a tenth of its size: what is listed as `sm_80.ptx` lies in
-//! `sm_80.ptx.xz`. The digest is of the text; `sha256sum -c` checks it after `xz -dk`.
+//! `sm_80.ptx.xz`. The digest is of the text; `sha256sum` checks it after `xz -dk`.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::fs;
 use std::io::{self, Read};
@@ -16,7 +38,14 @@ use std::path::{Path, PathBuf};
 use lzma_rust2::XzReader;
 use sha2::{Digest, Sha256};
 
+use self::items::Crate;
+use self::scope::Names;
 use crate::{CudaArch, CudaBuilderError};
+
+mod digest;
+mod items;
+mod scope;
+mod tokens;
 
 /// The folder of a crate of kernels that its committed PTX lies in.
 pub const FOLDER: &str = "ptx";
@@ -24,26 +53,20 @@ pub const FOLDER: &str = "ptx";
 /// The record's name in that folder.
 pub const RECORD: &str = "SOURCES.sha256";
 
-/// The digests of files, by their path from a common root.
+/// The digests of crates and files, by their paths from a common root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceDigests(Vec<(String, String)>);
 
 impl SourceDigests {
-    /// Digests `paths` below `root`. A folder stands for all files in it and below it.
+    /// Digests `paths` below `root`. A folder stands for the crate in it.
     ///
     /// # Errors
-    /// If a file or folder cannot be read.
+    /// If a crate or file cannot be read.
     pub fn of(root: &Path, paths: &[&str]) -> Result<Self, CudaBuilderError> {
-        let mut files = Vec::new();
-        for path in paths {
-            collect(&root.join(path), &mut files)?;
-        }
-        let mut digests = Vec::new();
-        for file in files {
-            let relative = file.strip_prefix(root).unwrap_or(&file);
-            let name = relative.to_string_lossy().replace('\\', "/");
-            digests.push((name, digest(&file)?));
-        }
+        let digests = digests(root, paths).into_iter();
+        let mut digests: Vec<_> = digests
+            .map(|(path, digest)| Ok((path.to_owned(), digest?)))
+            .collect::<Result<_, CudaBuilderError>>()?;
         digests.sort();
         Ok(SourceDigests(digests))
     }
@@ -70,19 +93,100 @@ impl SourceDigests {
         fs::write(file, text).map_err(CudaBuilderError::io(file))
     }
 
-    /// The files below `root` that the digests are of.
+    /// The files and folders below `root` that the digests are of.
     pub fn files(&self, root: &Path) -> impl Iterator<Item = PathBuf> {
-        self.0.iter().map(|(path, _)| stored(&root.join(path)))
+        self.0.iter().flat_map(|(path, _)| {
+            let path = root.join(path);
+            match path.is_dir() {
+                // cargo takes a file that is not there for one that changed.
+                true => {
+                    let parts = [MANIFEST, "src", SCRIPT].into_iter().map(|name| path.join(name));
+                    parts.filter(|part| part.exists()).collect()
+                }
+                false => vec![stored(&path)],
+            }
+        })
     }
 
-    /// The files below `root` that are gone or no longer have their digest.
+    /// The crates and files below `root` that are gone or no longer have their digest.
     pub fn changed(&self, root: &Path) -> Vec<&str> {
-        self.0
-            .iter()
-            .filter(|(path, recorded)| digest(&root.join(path)).ok().as_ref() != Some(recorded))
-            .map(|(path, _)| path.as_str())
-            .collect()
+        let paths: Vec<&str> = self.0.iter().map(|(path, _)| path.as_str()).collect();
+        let now = digests(root, &paths);
+        let mut changed = Vec::new();
+        for ((path, recorded), (_, now)) in self.0.iter().zip(now) {
+            if now.ok().as_ref() != Some(recorded) {
+                changed.push(path.as_str());
+            }
+        }
+        changed
     }
+}
+
+const MANIFEST: &str = "Cargo.toml";
+const SCRIPT: &str = "build.rs";
+
+/// The digest of each path.
+fn digests<'p>(root: &Path, paths: &[&'p str]) -> Vec<(&'p str, Result<String, CudaBuilderError>)> {
+    let folders = paths.iter().filter(|path| root.join(path).is_dir());
+    let mut crates: HashMap<&str, Result<Package, CudaBuilderError>> =
+        folders.map(|path| (*path, Package::read(&root.join(path)))).collect();
+    let mut names = Names::default();
+    crates.values().flatten().for_each(|one| names.add(&one.source));
+    let named: String = crates.values().flatten().map(|one| &*one.manifest).collect();
+    let mut digest = |path: &str| match crates.remove(path) {
+        Some(package) => package.map(|package| package.digest(&names, &named)),
+        None => file_digest(&root.join(path)),
+    };
+    paths.iter().map(|path| (*path, digest(path))).collect()
+}
+
+/// A crate, with its manifest and the digest of its build script.
+struct Package {
+    source: Crate,
+    manifest: String,
+}
+
+impl Package {
+    fn read(folder: &Path) -> Result<Self, CudaBuilderError> {
+        let manifest = folder.join(MANIFEST);
+        let text = fs::read_to_string(&manifest).map_err(CudaBuilderError::io(&manifest))?;
+        let script = fs::read(folder.join(SCRIPT)).ok().map(|bytes| hex(&Sha256::digest(bytes)));
+        let manifest = settings(&text) + &script.unwrap_or_default();
+        Ok(Package { source: Crate::read(folder)?, manifest })
+    }
+
+    /// `manifests` are those of all crates that are digested together.
+    fn digest(&self, names: &Names, manifests: &str) -> String {
+        let name = self.manifest.lines().find_map(|line| line.strip_prefix("name = "));
+        let name = name.unwrap_or_default().trim_matches('"');
+        // `name.workspace = true`, `name = { .. }`.
+        let is_dependency = manifests.lines().any(|line| {
+            line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['.', ' ', '=']))
+        });
+        let items = digest::digest(&self.source, names, is_dependency);
+        hex(&Sha256::new_with_prefix(items).chain_update(&self.manifest).finalize())
+    }
+}
+
+/// A file in TOML without comments and empty lines.
+fn settings(text: &str) -> String {
+    let mut settings = String::new();
+    for line in text.lines() {
+        let mut quote = None;
+        let comment = line.find(|c| {
+            match quote {
+                Some(open) if c == open => quote = None,
+                None if c == '"' || c == '\'' => quote = Some(c),
+                _ => {}
+            }
+            c == '#' && quote.is_none()
+        });
+        let line = line[..comment.unwrap_or(line.len())].trim();
+        if !line.is_empty() {
+            settings.extend([line, "\n"]);
+        }
+    }
+    settings
 }
 
 /// The name of the PTX for an architecture.
@@ -120,54 +224,19 @@ fn contents(file: &Path) -> Result<Vec<u8>, CudaBuilderError> {
     Ok(text)
 }
 
-fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), CudaBuilderError> {
-    if !path.is_dir() {
-        files.push(path.to_owned());
-        return Ok(());
-    }
-    for entry in fs::read_dir(path).map_err(CudaBuilderError::io(path))? {
-        collect(&entry.map_err(CudaBuilderError::io(path))?.path(), files)?;
-    }
-    Ok(())
+/// The digest of a file that is no crate.
+fn file_digest(file: &Path) -> Result<String, CudaBuilderError> {
+    let bytes = contents(file)?;
+    let is_toml = file.extension().is_some_and(|extension| extension == "toml");
+    Ok(hex(&match std::str::from_utf8(&bytes) {
+        Ok(text) if is_toml => Sha256::digest(settings(text)),
+        _ => Sha256::digest(&bytes),
+    }))
 }
 
-fn digest(file: &Path) -> Result<String, CudaBuilderError> {
-    let mut text = String::new();
-    for byte in Sha256::digest(contents(file)?) {
-        let _ = write!(text, "{byte:02x}");
-    }
-    Ok(text)
+fn hex(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// `.target sm_80` and the end of a line, as `xz --check=crc32` compresses it.
-    const COMPRESSED: [u8; 68] = *b"\xfd7zXZ\0\0\x01i\"\xde6\x02\0!\x01\x1c\0\0\0\x10\xcfX\xcc\
-        \x01\0\r.target sm_80\n\0\0\0nLI\x10\0\x01\"\x0e\x0c\xde\x8c`\x90B\x99\r\x01\0\0\0\0\x01YZ";
-
-    #[test]
-    fn committed_ptx_is_read_and_digested_as_text() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path();
-        let file = root.join("sm_80.ptx.xz");
-        fs::write(&file, COMPRESSED).unwrap();
-        assert_eq!(committed(root, CudaArch::Sm80).unwrap(), ".target sm_80\n");
-        let digests = SourceDigests::of(root, &["sm_80.ptx"]).unwrap();
-        // What `printf '.target sm_80\n' | sha256sum` says.
-        let of_text = "a554bdf6d273c818c4b4e40d373d405d5c85d74c2d0a6c24255234c55ca643b5";
-        assert_eq!(digests.0, [("sm_80.ptx".to_owned(), of_text.to_owned())]);
-        assert!(digests.files(root).eq([root.join("sm_80.ptx.xz")]));
-        assert_eq!(digests.changed(root), [""; 0]);
-
-        let mut damaged = COMPRESSED;
-        damaged[30] ^= 1;
-        fs::write(&file, damaged).unwrap();
-        assert_eq!(digests.changed(root), ["sm_80.ptx"]);
-        let error = committed(root, CudaArch::Sm80).unwrap_err().to_string();
-        assert!(error.contains("sm_80.ptx.xz`: "), "{error}");
-        let error = committed(root, CudaArch::Sm90a).unwrap_err().to_string();
-        assert!(error.contains("sm_90a.ptx.xz`: "), "{error}");
-    }
-}
+mod tests;

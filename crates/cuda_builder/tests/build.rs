@@ -121,6 +121,29 @@ fn kernels_of_one_macro_have_arrays_of_their_own() {
     }
 }
 
+/// Neither names nor digests depend on files, lines and modules.
+#[test]
+fn a_kernel_in_another_file_has_the_same_digest() {
+    let build_with = |feature| build(fixture().build_args(["--features", feature]));
+    let Some(text) = build_with("arrays") else { return };
+    let (text, moved) = (text.unwrap(), build_with("arrays_moved").unwrap().unwrap());
+    let functions = |text: &str| {
+        let functions = ptx_syntax::outline::functions(text);
+        functions.map(|one| one.name.to_owned()).filter(|name| name.contains("exchanged")).collect()
+    };
+    let (here, there): (Vec<String>, Vec<String>) = (functions(&text), functions(&moved));
+    assert!(here.len() == 1 && there.len() == 1 && here != there, "{here:?} {there:?}");
+    let arrays = |text: &str| -> Vec<String> {
+        let arrays = ptx_syntax::outline::declarations(text).filter_map(|one| one.shared_array());
+        arrays.map(|array| array.name.to_owned()).collect()
+    };
+    for name in ["exchanged_shared_0", "two_arrays_shared_0", "two_arrays_shared_1"] {
+        assert!(arrays(&text).contains(&name.to_owned()), "{:?}", arrays(&text));
+    }
+    assert_eq!(arrays(&text), arrays(&moved));
+    assert_eq!(ptx_syntax::digests(&text), ptx_syntax::digests(&moved));
+}
+
 #[test]
 fn grid_constants_want_a_newer_architecture() {
     let build_for = |arch| build(fixture().arch(arch).build_args(["--features", "grid_constant"]));

@@ -170,9 +170,10 @@ pub fn gpu_only(_args: TokenStream, item: TokenStream) -> TokenStream {
 /// belongs to the place in the source where the macro stands, as a `static` would: it
 /// is the same array each time that line runs, in every thread of the block. Its
 /// contents start undefined. The array is aligned to 128 bytes. `T` and `N` may name items
-/// of the module, not of the function. A macro that makes several kernels takes the length of
-/// each one's arrays as an argument, or calls a function that declares them: an array that is
-/// written out in the macro would be one array of all of them, which `cuda_builder` refuses.
+/// of the module, not of the function. Each expansion of a macro that makes kernels has an array
+/// of its own.
+///
+/// In the PTX the array is named after the kernel and its ordinal there, `reverse_shared_0`.
 ///
 /// At most 48 KiB can be declared this way in one kernel; more must be asked for at
 /// launch and reached through `cuda_std::shared::dynamic_shared_mem`.

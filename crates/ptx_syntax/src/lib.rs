@@ -5,6 +5,7 @@
 //! - [`outline`] finds declarations and statements, and where they are in the text. It refuses
 //!   nothing.
 //! - [`extract`] cuts one kernel out of a module.
+//! - [`digest()`], with the feature of that name, is what two builds of a kernel are compared by.
 //! - [`source`] finds the line of the source that a line of PTX comes from.
 //! - [`scan`] divides a text into lexemes, for all of these.
 //!
@@ -25,6 +26,8 @@
 
 pub mod ast;
 mod cursor;
+#[cfg(feature = "digest")]
+mod digest;
 mod error;
 mod extract;
 mod lexer;
@@ -35,6 +38,8 @@ pub mod source;
 mod statement;
 mod variable;
 
+#[cfg(feature = "digest")]
+pub use digest::{digest, digests};
 pub use error::SyntaxError;
 pub use extract::extract;
 pub use parser::parse;

@@ -190,36 +190,72 @@ impl<'a> Declaration<'a> {
 
     /// The array in shared memory that it declares.
     pub fn shared_array(&self) -> Option<SharedArray<'a>> {
-        let mut words = self.head.iter().skip_while(|lexeme| LINKAGE.contains(&lexeme.text));
-        words.next().filter(|lexeme| lexeme.text == ".shared")?;
+        self.linked().next().filter(|lexeme| lexeme.text == ".shared")?;
         let bracket = self.head.iter().position(|lexeme| lexeme.kind == Kind::Punct('['))?;
-        let name = self.head[..bracket].last()?.text;
         let elements = self.head.get(bracket + 1).and_then(|count| count.text.parse().ok());
-        Some(SharedArray { name, elements })
+        Some(SharedArray { name: self.name()?, elements })
+    }
+
+    /// The name of the variable, function or kernel that it declares.
+    pub fn name(&self) -> Option<&'a str> {
+        if let Some((name, _)) = self.signature() {
+            return Some(name.text);
+        }
+        let space = self.linked().next()?.text;
+        matches!(space, ".shared" | ".global" | ".const").then_some(())?;
+        let ends = |one: &&Lexeme<'_>| matches!(one.kind, Kind::Punct('[' | '='));
+        Some(self.head.iter().take_while(|one| !ends(one)).last()?.text)
+    }
+
+    /// Whether it declares or defines a function that is no kernel.
+    pub fn is_function(&self) -> bool {
+        self.head.iter().any(|lexeme| lexeme.text == FUNCTION)
+    }
+
+    /// What declares the function that it defines, without the body.
+    pub fn prototype(&self) -> Option<String> {
+        let body = self.body.as_ref().filter(|_| self.is_function())?;
+        Some(format!("{};", self.text[..body.start - self.start()].trim_end()))
+    }
+
+    /// Whether other modules, or the host, know it by its name.
+    pub fn is_linked(&self) -> bool {
+        LINKAGE.contains(&self.head[0].text)
+    }
+
+    /// Its head behind `.visible` and its like.
+    fn linked(&self) -> impl Iterator<Item = &Lexeme<'a>> {
+        self.head.iter().skip_while(|lexeme| LINKAGE.contains(&lexeme.text))
+    }
+
+    /// The name of a function or kernel, and what follows that.
+    fn signature(&self) -> Option<(&Lexeme<'a>, &[Lexeme<'a>])> {
+        let at = self.head.iter().position(|one| matches!(one.text, ".entry" | FUNCTION))?;
+        let rest = &self.head[at + 1..];
+        // What a function returns stands in front of its name.
+        match rest.first()?.kind {
+            Kind::Punct('(') => rest[closing(rest)? + 1..].split_first(),
+            _ => rest.split_first(),
+        }
     }
 
     /// The function or kernel that it defines.
     pub fn function(&self) -> Option<FunctionText<'a>> {
         let body = self.body.clone()?;
-        let at = self.head.iter().position(|one| matches!(one.text, ".entry" | FUNCTION))?;
-        let is_entry = self.head[at].text == ".entry";
-        let rest = &self.head[at + 1..];
-        let closing =
-            |from: &[Lexeme<'_>]| from.iter().position(|one| one.kind == Kind::Punct(')'));
-        // What a function returns stands in front of its name.
-        let rest = match rest.first()?.kind {
-            Kind::Punct('(') => &rest[closing(rest)? + 1..],
-            _ => rest,
-        };
-        let (name, rest) = rest.split_first()?;
+        let (name, rest) = self.signature()?;
         let params = match rest.first() {
             Some(Lexeme { kind: Kind::Punct('('), .. }) => &rest[1..closing(rest)?],
             _ => &[],
         };
         let params = params.split(|one| one.kind == Kind::Punct(','));
         let params = params.filter(|one| !one.is_empty()).map(<[_]>::to_vec).collect();
-        Some(FunctionText { name: name.text, is_entry, params, body })
+        Some(FunctionText { name: name.text, is_entry: self.is_entry(), params, body })
     }
+}
+
+/// Where the first parenthesis is closed.
+fn closing(lexemes: &[Lexeme<'_>]) -> Option<usize> {
+    lexemes.iter().position(|one| one.kind == Kind::Punct(')'))
 }
 
 impl<'a> Body<'a> {
@@ -383,6 +419,10 @@ $L_1: @%p1 ld.global.v2.b32 {%r1, %r2}, [tile];
         for declaration in declarations(TEXT) {
             assert!(TEXT[declaration.start()..].starts_with(declaration.text));
         }
+        let names: Vec<_> = declarations(TEXT).filter_map(|one| one.name()).collect();
+        assert_eq!(names.join(" "), "tile dynamic table first helper declared first_of_all");
+        let linked = declarations(TEXT).filter(Declaration::is_linked).filter_map(|one| one.name());
+        assert!(linked.eq(["dynamic", "first", "first_of_all"]));
         let arrays: Vec<_> = declarations(TEXT).filter_map(|one| one.shared_array()).collect();
         let array = |name, elements| SharedArray { name, elements };
         assert_eq!(arrays, [array("tile", Some(64)), array("dynamic", None)]);
@@ -390,9 +430,7 @@ $L_1: @%p1 ld.global.v2.b32 {%r1, %r2}, [tile];
 
     #[test]
     fn the_target_is_found() {
-        assert_eq!(target(TEXT), Some("sm_80"));
-        assert_eq!(target("nonsense"), None);
-        assert_eq!(target(".target"), None);
+        assert_eq!([TEXT, "nonsense", ".target"].map(target), [Some("sm_80"), None, None]);
     }
 
     #[test]

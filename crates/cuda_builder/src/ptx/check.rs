@@ -58,8 +58,8 @@ pub enum Refused {
 
     /// Two places declare one array in shared memory.
     #[error(
-        "`{symbol}` is declared twice: two crates of one name have a `shared_array!` in the same \
-         place; give one of them another name"
+        "`{symbol}` is declared twice: two crates of one name and version have a `shared_array!`; \
+         give one of them another name or version"
     )]
     SharedTwice {
         /// The array.
@@ -344,15 +344,15 @@ pub(super) mod tests {
 .version 7.0
 // cuda_std directive saxpy .reqntid 256
 // cuda_std directive saxpy .minnctapersm 2
-.shared .align 128 .b8 shared_saxpy_1_2[1024];
-.shared .align 128 .b8 shared_other_3_4[64];
+.shared .align 128 .b8 cuda_std_shared_saxpy_1_0[1024];
+.shared .align 128 .b8 cuda_std_shared_other_1_0[64];
 
 .visible .entry saxpy(
 \t.param .u64 saxpy_param_0
 )
 {
 \t.reg .b32 \t%r<4>;
-\tmov.u32 \t%r1, shared_saxpy_1_2;
+\tmov.u32 \t%r1, cuda_std_shared_saxpy_1_0;
 $L__BB0_1:
 \t@%p1 bra \t$L__BB0_1;
 \tret;
@@ -431,8 +431,8 @@ $L__BB0_1:
 
     #[test]
     fn two_arrays_of_one_name_are_refused() {
-        let text = SAXPY.replace("shared_other_3_4", "shared_saxpy_1_2");
-        let symbol = "shared_saxpy_1_2".to_owned();
+        let text = SAXPY.replace("cuda_std_shared_other_1_0", "cuda_std_shared_saxpy_1_0");
+        let symbol = "cuda_std_shared_saxpy_1_0".to_owned();
         assert_eq!(check(&text), Err(Refused::SharedTwice { symbol }));
     }
 
