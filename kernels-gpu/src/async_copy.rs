@@ -2,10 +2,9 @@
 //!
 //! # The idea
 //!
-//! Since sm_80 a thread can ask for a copy from global to shared memory and go on
-//! (`cp.async`). Nothing passes through registers, nothing is stored by hand, and several
-//! tiles can be in flight at once. With three stages, two tiles are in flight while one is
-//! multiplied:
+//! Since sm_80 a thread can ask for a copy from global to shared memory and go on (`cp.async`).
+//! Nothing passes through registers, nothing is stored by hand, and several tiles can be in flight
+//! at once. With three stages, two tiles are in flight while one is multiplied:
 //!
 //! ```text
 //!   stage 0   tile 0 multiplied | tile 3 in flight .......... | tile 3 multiplied
@@ -13,24 +12,26 @@
 //!   stage 2   tile 2 in flight .......... | tile 2 multiplied | tile 5 in flight
 //! ```
 //!
-//! A copy of four bytes can go anywhere, so A is transposed by its copies.
+//! A copy of four bytes can go anywhere, so the copies of A transpose it.
 //!
 //! # What changed
 //!
-//! Against `warptile`: copies are asynchronous, in three stages. The registers that this frees
-//! go to a second block on the multiprocessor: a thread has 8 x 8 outputs again, and sixteen
-//! warps hide each other's waits better than eight. The FMAs are written in an order in which
-//! each shares an operand with the one before, which the register file's reuse cache can then
-//! keep; of eight such orders this one was the fastest. Where a tile lies inside the matrices,
-//! which nearly all do, its copies are asked for without a look at the edges. The copies, gone
-//! from the loop into two functions, are most of the diff.
+//! Against `warptile`:
+//!
+//! - Copies are asynchronous, in three stages.
+//! - The registers that this frees go to a second block on the multiprocessor: a thread has 8 x 8
+//!   outputs again. Sixteen warps hide each other's waits better than eight.
+//! - The FMAs are ordered so that each shares an operand with the one before, which the register
+//!   file's reuse cache can keep. Of eight such orders this one was the fastest.
+//! - If a tile lies inside the matrices, as nearly all do, its copies check no edges.
+//! - The copies moved from the loop into two functions, which are most of the diff.
 //!
 //! # What should get better, and what comes next
 //!
-//! No instruction moves data between global and shared memory but the copies themselves. The
-//! four-byte ones are the price of transposing A: four times as many as B needs, and they
-//! compete with the fragments for shared memory. A version that left them out, and so computed
-//! nonsense, ran 7 % faster. Hopper's tensor copies need one instruction for a whole tile.
+//! Only the copies themselves move data between global and shared memory. The four-byte ones are
+//! the price of transposing A: there are four times more than B needs, and they compete with the
+//! fragments for shared memory. A version without them computed nonsense, and ran 7 % faster. In
+//! `tma` one instruction copies a whole tile.
 
 use cuda_std::cp_async;
 use cuda_std::prelude::*;

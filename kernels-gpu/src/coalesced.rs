@@ -2,9 +2,9 @@
 //!
 //! # The idea
 //!
-//! The memory system serves the 32 addresses of a warp's load together, sector by sector: 4
-//! sectors if they are neighbours, up to 32 if each falls elsewhere. So let `threadIdx.x`, which
-//! tells the lanes of a warp apart, walk along the rows of memory.
+//! The memory system serves the 32 addresses of a warp's load together, sector by sector.
+//! Neighbouring addresses need 4 sectors, scattered ones up to 32. So `threadIdx.x`, which tells
+//! the lanes of a warp apart, should walk along the rows of memory.
 //!
 //! ```text
 //!               B
@@ -19,15 +19,16 @@
 //!
 //! # What changed
 //!
-//! `threadIdx.x` selects the column, and the block is 32 x 32, so that a warp is one row of
-//! it. In one step a warp now reads one element of A, the same for all, and 32 neighbours of
-//! B: 1 sector for the one request and 4 or 5 for the other, where `naive` has 16 and 1 or 2.
+//! `threadIdx.x` selects the column. The block is 32 x 32, so that a warp is one row of it. In one
+//! step a warp has two requests:
+//!
+//! - It reads one element of A, the same for all lanes: 1 sector, where `naive` has 16.
+//! - It reads 32 neighbours of B: 4 or 5 sectors, where `naive` has 1 or 2.
 //!
 //! # What should get better, and what comes next
 //!
-//! Fewer sectors per request, and stores to C that fill theirs. Still two loads feed one FMA,
-//! and each element of A and B is loaded again by every thread that needs it. `smem_full` keeps
-//! them in shared memory.
+//! Requests touch fewer sectors, and stores to C fill theirs. Still two loads feed one FMA, and
+//! every thread loads all the elements it needs. `smem_full` keeps them in shared memory.
 
 use cuda_std::prelude::*;
 

@@ -2,9 +2,8 @@
 //!
 //! # The idea
 //!
-//! A load from shared memory takes some 30 cycles, and an FMA that needs its result
-//! waits. So load the fragments of step k + 1 before computing step k: by the time they
-//! are needed they are there.
+//! A load from shared memory takes some 30 cycles, and an FMA that needs its result waits. So load
+//! the fragments of step k + 1 before computing step k: they are there when they are needed.
 //!
 //! ```text
 //!   transposed       load 0 | wait | fma 0 | load 1 | wait | fma 1 | ...
@@ -19,10 +18,11 @@
 //!
 //! # What should get better, and what comes next
 //!
-//! Fewer cycles in which a warp waits for shared memory ("short scoreboard"). An optimising
-//! assembler does much of this by itself, since the loop over kk is unrolled, so the gain is
-//! small. What no assembler can do is move loads across a barrier: at the start of each tile
-//! the whole block still waits for global memory. `prefetch` hides that as well.
+//! A warp waits fewer cycles for shared memory ("short scoreboard"). The gain is small: the loop
+//! over kk is unrolled, so an optimising assembler does much of this by itself.
+//!
+//! No assembler moves loads across a barrier: at the start of each tile the whole block still waits
+//! for global memory. `prefetch` hides that as well.
 
 use cuda_std::prelude::*;
 

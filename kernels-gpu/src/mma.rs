@@ -2,17 +2,18 @@
 //!
 //! # The idea
 //!
-//! An FMA takes three registers for two operations. A tensor core takes matrices: one `mma.sync`
-//! multiplies 16 x 16 elements of A by 16 x 8 of B and adds them to 16 x 8 sums, 4096 operations. The 32
-//! threads of a warp hold all three in their registers, each a few elements of them: its *fragments*.
-//! Inputs are `bf16` or `f16`, whose products are exact; sums are f32.
+//! An FMA reads three registers for two operations. A tensor core takes matrices: one `mma.sync`
+//! multiplies 16 x 16 elements of A by 16 x 8 of B and adds them to 16 x 8 sums. That is 4096
+//! operations. The 32 threads of a warp hold all three matrices in registers. A thread's elements
+//! are its *fragments*. Inputs are `bf16` or `f16`, whose products are exact; sums are f32.
 //!
-//! Which thread holds which element is the instruction's to say, and `ldmatrix` loads it so from shared
-//! memory: four matrices of 8 x 8 at once, 16 bytes of a row for each lane, and B's transposed.
+//! The instruction defines which thread holds which element. `ldmatrix` loads that layout from
+//! shared memory: four matrices of 8 x 8 at once, from 16 bytes of a row for each lane. It
+//! transposes those of B.
 //!
 //! The eight rows of such a matrix should come from different banks. So a tile lies *swizzled*: the
-//! chunks of 16 bytes of a row change places, by the number of the row. A row of A has 8 chunks, which are
-//! all banks, and a row of B as many or more.
+//! 16-byte chunks of a row are permuted by the number of the row. A row has at least 8 chunks,
+//! which cover all banks.
 //!
 //! ```text
 //!   row 0   0 1 2 3 4 5 6 7 | 8 9 ...         of chunk 2, rows 0 to 7
@@ -23,19 +24,21 @@
 //!
 //! # What changed
 //!
-//! Against [`async_copy`](crate::async_copy), whose pipeline of `cp.async` it has: a warp's tile of 64 x
-//! 64 is 4 x 8 products of matrices for 16 steps along K, in place of 2048 FMAs of each thread. No copy
-//! transposes A: all are of 16 bytes, and `ldmatrix` brings what `mma.sync` wants. So A and B may each lie as their
-//! transposes: then it is the other one of them that `ldmatrix` transposes. A step along K is of 64,
-//! in four parts. The fragments of B of the next part are loaded before the products of this one, across the
-//! barrier too, those of A as soon as the last product with the ones before is issued, and a quarter of a later tile is asked for
-//! meanwhile.
+//! Against `async_copy`, whose pipeline of `cp.async` it keeps:
+//!
+//! - For 16 steps along K, a warp's tile of 64 x 64 is 4 x 8 `mma.sync`, instead of 2048 FMAs per
+//!   thread.
+//! - No copy transposes A: all are 16 bytes wide, and `ldmatrix` brings the layout of `mma.sync`.
+//! - A and B may each be transposed: `ldmatrix` can load either operand both ways.
+//! - A step along K is 64, in four parts. During a part a warp asks for a quarter of a later tile.
+//! - The fragments of B of the next part are loaded before the products of this part, also across
+//!   the barrier. Those of A follow as soon as the last product with the old ones is issued.
 //!
 //! # What should get better, and what comes next
 //!
-//! One instruction of a warp has 64 times the operations of an FMA's. But each product waits for
-//! fragments: a warp reads 4 KB from shared memory for 32 of them, and their registers are more than half
-//! of those that a thread can have. On Hopper `mma.sync` comes to half of what cuBLAS reaches. `wgmma` reads
+//! One instruction of a warp has 64 times the operations of an FMA. But products wait for
+//! fragments: a warp reads 4 KB from shared memory for 32 of them. Its sums alone occupy 128 of a
+//! thread's 255 registers. On Hopper `mma.sync` reaches half of cuBLAS's speed. `wgmma` reads
 //! shared memory itself.
 
 use cuda_std::cp_async;

@@ -2,8 +2,8 @@
 //!
 //! # The idea
 //!
-//! Each of the M x N outputs is a dot product of a row of A and a column of B, and none
-//! depends on another. So give each to a thread, and let the thread loop over K.
+//! Each of the M x N outputs is a dot product of a row of A and a column of B, and none depends on
+//! another. So each output gets a thread, and the thread loops over K.
 //!
 //! ```text
 //!              B          n
@@ -20,14 +20,18 @@
 //!
 //! # What it costs
 //!
-//! `threadIdx.x` walks the *rows* of C, as the nested loops of a CPU would. A warp is 32
-//! threads with consecutive `threadIdx.x`, here 16 rows by 2 columns. Memory is served in
-//! sectors of 32 bytes, and what a warp's load or store costs is the sectors that its request
-//! touches. The load of A in one step of the loop asks for 16 elements that lie `lda` apart:
-//! 16 sectors for one request, where 32 neighbours would be 4. The next seven steps find those
-//! sectors in the L1 cache, if they are still there, but each asks for all 16 again. The store
-//! to C touches 16 sectors likewise. Two loads feed one FMA: the memory pipeline is busy, and
-//! the arithmetic units wait.
+//! `threadIdx.x` walks the *rows* of C, as the nested loops of a CPU would. A warp is 32 threads
+//! with consecutive `threadIdx.x`, here 16 rows by 2 columns.
+//!
+//! Memory is served in sectors of 32 bytes. A warp's load or store costs as much as the sectors
+//! that its request touches:
+//!
+//! - Each step of the loop loads 16 elements of A that lie `lda` apart: 16 sectors per request. 32
+//!   neighbours would need 4.
+//! - The next seven steps may find those sectors in the L1 cache, but each requests all 16 again.
+//! - The store to C also touches 16 sectors.
+//!
+//! Two loads feed one FMA: the memory pipeline is busy, and the arithmetic units wait.
 //!
 //! # What comes next
 //!

@@ -1,13 +1,16 @@
-//! Rung 18, `persistent`: as many blocks as multiprocessors, and an equal share of the work for each.
+//! Rung 18, `persistent`: one block per multiprocessor, each with an equal share of the work.
 //!
 //! # The idea
 //!
-//! A grid with a block per tile has two losses: while a block stores its tile nothing is copied or
-//! multiplied, and in the last wave of blocks most multiprocessors may have nothing to do. So the
-//! grid has one block per multiprocessor, which takes one tile after the other (a *persistent*
-//! block): the producers fill the pipeline with the next tile while the consumers store the last
-//! one. And the tiles of the last wave are cut up along K, so that all blocks end at the same time
-//! (*stream-K*):
+//! A grid with a block per tile has two losses:
+//!
+//! - While a block stores its tile, nothing is copied or multiplied.
+//! - In the last wave of blocks most multiprocessors may have nothing to do.
+//!
+//! So the grid has one block per multiprocessor, which computes one tile after the other (a
+//! *persistent* block). The producers fill the pipeline with the next tile while the consumers
+//! store the last one. The tiles of the last wave are cut up along K, so that all blocks end at the
+//! same time (*stream-K*):
 //!
 //! ```text
 //!   a block per tile                      persistent blocks, stream-K
@@ -24,28 +27,31 @@
 //!
 //! Against `warp_specialized`:
 //!
-//! - A loop over work tiles. The producers run the scheduler (see `stream_k`), and write each work
-//!   tile to a mailbox in shared memory; consumers that did that arithmetic had too few registers.
+//! - There is a loop over work tiles. The producers run the scheduler (see `stream_k`), and write
+//!   each work tile to a mailbox in shared memory. Consumers that did that arithmetic had too few
+//!   registers.
 //! - Fix-up: blocks that share a tile add up their partial sums through global memory.
-//! - Sums are stored after a number of steps, and new ones begun: with the length of a sum in
-//!   registers grows its error.
-//! - An A that lies as its transpose arrives as it is needed, and nobody transposes it.
-//! - A stage is said to be empty half a tile later, and without `fence.proxy.async`, which costs
+//! - After a number of steps a partial sum is stored and a new one begun, because the error grows
+//!   with the length of a sum.
+//! - A transposed A arrives as it is needed, and nobody transposes it.
+//! - A stage is released half a tile later. So it needs no `fence.proxy.async`, whose cost is
 //!   1 %: see ARRIVALS_TO_RELEASE.
-//! - Nothing but the loop's own values stays in registers during the loop. The assembler makes of
-//!   it what the registers left to it allow: with 40 values more, waiting for the end of the tile,
-//!   it was a matter of luck whether fragments came late, or sums lay in the wrong bank.
-//! - The register file has two banks: registers of even numbers, and those of odd numbers. The
-//!   fragments arrive in quads, so that `a[i]` is in bank `i % 2`. The partial sums of stream-K
-//!   take accumulators of a column in pairs that are swapped, which suggests to the assembler to
-//!   keep each sum in the bank where its `a[i]` is not.
+//! - Only the loop's own values stay in registers during the loop. With 40 more that wait for the
+//!   end of the tile, the assembler's result was luck: fragments came late, or sums lay in the
+//!   wrong bank.
+//! - The register file has two banks, for even and for odd registers. Fragments arrive in quads, so
+//!   that `a[i]` is in bank `i % 2`. Stream-K's partial sums access the accumulators of a column in
+//!   swapped pairs. That leads the assembler to keep each sum in the bank where its `a[i]` is not.
 //!
 //! # What should get better, and what comes next
 //!
-//! cuBLAS is left behind: `NOTES.md` has the way there, and `runs/` the measurements. What is left
-//! is the register file: an FMA can read one register of each bank per cycle, and needs three where
-//! the reuse cache has neither factor, as when the scheduler has issued from its other warp; and
-//! the loads of fragments, 24 registers for 128 FMAs.
+//! This rung is faster than cuBLAS: `NOTES.md` tells how it got there, `runs/` has the
+//! measurements. Two limits are left:
+//!
+//! - The register file: an FMA can read one register of each bank per cycle. It needs three when
+//!   the reuse cache has neither factor, for example after the scheduler issued from its other
+//!   warp.
+//! - The loads of fragments: 24 registers for 128 FMAs.
 
 use cuda_std::hint::black_box;
 use cuda_std::prelude::*;

@@ -2,10 +2,10 @@
 //!
 //! # The idea
 //!
-//! The same trick one level up. A load from global memory takes hundreds of cycles; a tile
-//! takes thousands to compute. So load the next tile before computing this one, let it
-//! arrive in registers meanwhile, and store it into a *second* pair of shared tiles, so that
-//! nobody has to wait before overwriting the first.
+//! This is `frag_prefetch` one level up. A load from global memory takes hundreds of cycles; a tile
+//! takes thousands to compute. So load the next tile into registers before computing this one.
+//! Store it into a *second* pair of shared tiles, so that nobody must wait before overwriting the
+//! first.
 //!
 //! ```text
 //!   global -> registers    load tile 1 ......      load tile 2 ......
@@ -17,17 +17,18 @@
 //!
 //! # What changed
 //!
-//! Shared memory holds two tiles of A and two of B; which pair is read and which is written
-//! swaps with every step along K. One barrier per step is left, not two. The last fragment
-//! of a tile is computed after the store and the barrier, so that they, and the first
-//! fragment of the next tile, overlap with arithmetic. Copies happen in two places now,
-//! before the loop and in it, so they move into functions, which `share.rs` holds.
+//! - Shared memory holds two tiles of A and two of B. Which pair is read and which is written swaps
+//!   with every step along K.
+//! - One barrier per step is left, not two.
+//! - The last fragment of a tile is computed after the store and the barrier. So they overlap with
+//!   arithmetic, and so does the load of the next tile's first fragment.
+//! - Copies happen before the loop and in it, so they move into functions, which `share.rs` holds.
 //!
 //! # What should get better, and what comes next
 //!
-//! Almost no cycles waiting for global memory ("long scoreboard"). This is where the
-//! documents end. The rungs after this one change the shape of the work itself: more outputs per
-//! thread, tiles for warps, copies that need no registers at all.
+//! Almost no cycles are spent waiting for global memory ("long scoreboard"). The rungs after this
+//! one change the shape of the work itself: more outputs per thread, tiles for warps, copies that
+//! need no registers. `warptile` begins.
 
 use cuda_std::prelude::*;
 

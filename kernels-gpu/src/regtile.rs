@@ -2,9 +2,8 @@
 //!
 //! # The idea
 //!
-//! The arithmetic intensity of an N x N tile is N/2, so make N eight. To keep the 128-bit
-//! loads of a warp side by side, the 8 x 8 outputs are 2 x 2 blocks of 4 x 4, half a block's
-//! tile apart.
+//! The arithmetic intensity of an N x N tile is N/2, so make N eight. The 8 x 8 outputs are 2 x 2
+//! blocks of 4 x 4, half a block's tile apart. That keeps the 128-bit loads of a warp side by side.
 //!
 //! ```text
 //!                      B
@@ -23,13 +22,13 @@
 //!
 //! # What changed
 //!
-//! Four times as many outputs per thread and per block, in 2 x 2 blocks of 4 x 4.
+//! A thread and a block have four times the outputs, in 2 x 2 blocks of 4 x 4.
 //!
 //! # What should get better, and what comes next
 //!
-//! Ten loads per step for 64 FMAs, where `vec4` has five for 16. But every thread still loads for
-//! itself what its neighbours load too, and there are fewer threads to hide latency: `tile2d`,
-//! with the same 64 outputs per thread, is faster. `smem2d` shares the loads.
+//! A step has ten loads for 64 FMAs, where `vec4` has five for 16. But every thread still loads
+//! what its neighbours load also, and fewer threads are left to hide latency. `tile2d`, with the
+//! same 64 outputs per thread, is faster. `smem2d` shares the loads.
 
 use cuda_std::prelude::*;
 use cuda_std::vec;

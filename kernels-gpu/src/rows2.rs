@@ -2,8 +2,8 @@
 //!
 //! # The idea
 //!
-//! A thread that computes two outputs in the same column loads each value of B once for
-//! both: three shared loads for two FMAs, where one output per thread needs four.
+//! A thread that computes two outputs in the same column loads each value of B once for both. That
+//! is three shared loads for two FMAs, where one output per thread needs four.
 //!
 //! ```text
 //!               B tile
@@ -18,13 +18,13 @@
 //!
 //! # What changed
 //!
-//! The block is 32 x 16 threads for the same 32 x 32 tile of C. Each thread copies two
-//! elements of A and two of B, and keeps two sums.
+//! The block is 32 x 16 threads for the same 32 x 32 tile of C. Each thread copies two elements of
+//! A and two of B, and keeps two sums.
 //!
 //! # What should get better, and what comes next
 //!
-//! A quarter fewer shared loads, and half as many threads for the same work. `tile1d` goes
-//! the whole way: eight outputs in a column.
+//! Shared loads fall by a quarter, and half the threads do the same work. `tile1d` goes the whole
+//! way: eight outputs in a column.
 
 use cuda_std::prelude::*;
 

@@ -2,7 +2,7 @@
 //!
 //! # The idea
 //!
-//! `tile2d` shares its loads but makes them one word at a time; `regtile` has 128-bit loads but
+//! `tile2d` shares its loads but makes them one word at a time. `regtile` has 128-bit loads but
 //! shares nothing. Put the two together: tiles in shared memory, with 128-bit accesses.
 //!
 //! ```text
@@ -22,17 +22,23 @@
 //!
 //! # What changed
 //!
-//! Against `regtile`: the block copies 16 steps' worth of A and B to shared memory, four
-//! loads per thread where the threads by themselves make 160: 97 % are gone. Against
-//! `tile2d`: copies are 128 bits wide, a tile is 16 deep, and a thread's outputs are
-//! 2 x 2 blocks of 4 x 4, so that its values of B are two 128-bit loads.
+//! Against `regtile`: the block copies A and B for 16 steps to shared memory, with four loads per
+//! thread. The threads by themselves make 160, so 97 % are gone.
+//!
+//! Against `tile2d`:
+//!
+//! - Copies are 128 bits wide, and a tile is 16 deep.
+//! - A thread's outputs are 2 x 2 blocks of 4 x 4, so that its values of B are two 128-bit loads.
 //!
 //! # What should get better, and what comes next
 //!
-//! Against `regtile`, the wait for global memory. Against `tile2d` it is still a loss, on Hopper
-//! at least, and the second path's last one: the eight values of A that a thread needs for one k
-//! lie in eight rows of the tile. The assembler loads four k of each row at once and keeps them
-//! all, which takes more than 128 registers, so that only one block fits on a multiprocessor.
+//! Against `regtile`, the wait for global memory is gone. `tile2d` is still faster, on Hopper at
+//! least, for the last time on this path.
+//!
+//! The cause is A: the eight values that a thread needs for one k lie in eight rows of the tile.
+//! The assembler loads four k of each row at once and keeps them all. That takes more than 128
+//! registers, so only one block fits on a multiprocessor.
+//!
 //! `transposed` transposes the tile of A, and there the paths meet.
 
 use cuda_std::prelude::*;

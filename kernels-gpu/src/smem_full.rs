@@ -2,9 +2,9 @@
 //!
 //! # The idea
 //!
-//! The 32 x 32 threads of a block read the same 32 rows of A and the same 32 columns of B,
-//! each element 32 times over. Shared memory is on the chip, and every thread of the block
-//! sees it: copy the rows and columns there once, and read them from there.
+//! The 32 x 32 threads of a block read the same 32 rows of A and the same 32 columns of B, each
+//! element 32 times. Shared memory is on the chip, and every thread of the block sees it. So copy
+//! the rows and columns there once, and read them from there.
 //!
 //! ```text
 //!                        B    BN = 32
@@ -25,9 +25,12 @@
 //!
 //! # What should get better, and what comes next
 //!
-//! Global loads fall to a 32nd. But the panels take 2 * 32 * K * 4 bytes, so that K is
-//! limited by the size of shared memory, and long before that only one block fits on a
-//! multiprocessor and nothing runs while it copies: little is left of the gain.
+//! Global loads fall to a 32nd, but little of the gain is left:
+//!
+//! - The panels need 2 * 32 * K * 4 bytes, so the size of shared memory limits K.
+//! - Long before that limit only one block fits on a multiprocessor, and nothing runs while it
+//!   copies.
+//!
 //! `smem_tile` cuts K into tiles.
 
 use cuda_std::prelude::*;

@@ -2,8 +2,8 @@
 //!
 //! # The idea
 //!
-//! A sum over K can be cut into parts. Bring in a tile of A and a tile of B, use them up,
-//! and bring in the next ones into the same place: shared memory no longer depends on K.
+//! A sum over K can be cut into parts. Bring in a tile of A and a tile of B, use them up, and load
+//! the next ones into the same place. Shared memory no longer depends on K.
 //!
 //! ```text
 //!                     B   +------+
@@ -19,17 +19,20 @@
 //!
 //! # What changed
 //!
-//! The loop over K runs in steps of 32, with two barriers in each: one so that no thread
-//! computes before the tile is there, one so that none overwrites it while another still
-//! computes. Every thread of the block goes through both, also those past the edge of C:
-//! a barrier that some threads skip is undefined behaviour. What lies past the edges is
-//! filled in with zeros.
+//! The loop over K runs in steps of 32, with two barriers in each:
+//!
+//! - At the first, all wait until the tile is complete.
+//! - At the second, all wait until nobody computes from the tile any more. Then it may be
+//!   overwritten.
+//!
+//! Every thread of the block goes through both, also those past the edge of C: a barrier that only
+//! some threads reach is undefined behaviour. Elements past the edges are zeros.
 //!
 //! # What should get better, and what comes next
 //!
-//! Any K works, and several blocks fit on a multiprocessor, so that one computes while
-//! another waits for memory. Now two loads from *shared* memory feed one FMA, and
-//! shared memory is the bottleneck. `rows2` uses each value of B twice.
+//! Any K works, and several blocks fit on a multiprocessor: one computes while another waits for
+//! memory. Now two loads from *shared* memory feed one FMA, and shared memory is the bottleneck.
+//! `rows2` uses each value of B twice.
 
 use cuda_std::prelude::*;
 

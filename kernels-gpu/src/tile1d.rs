@@ -2,8 +2,8 @@
 //!
 //! # The idea
 //!
-//! Two outputs per thread saved a quarter of the shared loads; eight save almost half. A
-//! thread with TM outputs in a column needs TM + 1 loads for TM FMAs.
+//! Two outputs per thread saved a quarter of the shared loads; eight save almost half. A thread
+//! with TM outputs in a column needs TM + 1 loads for TM FMAs.
 //!
 //! ```text
 //!                 B tile      BN = 64
@@ -20,16 +20,15 @@
 //!
 //! # What changed
 //!
-//! The block's tile grew to 64 x 64, the step along K shrank to 8, so that 512 threads copy
-//! exactly one element of A and one of B each. Threads are numbered in one dimension: the
-//! shape in which they copy is no longer the shape in which they compute. The rows of a
-//! thread are neighbours now.
+//! - The block's tile grew to 64 x 64, and the step along K shrank to 8. So each of 512 threads
+//!   copies exactly one element of A and one of B.
+//! - Threads are numbered in one dimension: they copy in one shape and compute in another.
+//! - The rows of a thread are neighbours now.
 //!
 //! # What should get better, and what comes next
 //!
-//! Nine shared loads for eight FMAs, and each element from global memory is used 64 times, not
-//! 32. Growing the column further gains little: A costs one load per FMA as before. `tile2d`
-//! reuses A as well.
+//! Nine shared loads feed eight FMAs, and each element from global memory is used 64 times, not 32.
+//! A longer column gains little: A still costs one load per FMA. `tile2d` reuses A as well.
 
 use cuda_std::prelude::*;
 

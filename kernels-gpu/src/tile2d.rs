@@ -2,9 +2,9 @@
 //!
 //! # The idea
 //!
-//! A thread that keeps TM rows and TN columns of C in registers reads TM + TN values from
-//! shared memory for TM * TN FMAs. With 8 x 8 that is 16 loads for 64: a quarter
-//! of a load per result and step, where one output per thread needs two.
+//! A thread keeps TM rows and TN columns of C in registers. For each k it reads TM + TN values from
+//! shared memory for TM * TN FMAs. With 8 x 8 that is 16 loads for 64 FMAs, a quarter of a load per
+//! result. One output per thread needs two loads.
 //!
 //! ```text
 //!                     B tile        BN = 128
@@ -23,18 +23,19 @@
 //!
 //! # What changed
 //!
-//! The block's tile of C grew to 128 x 128, and a thread's from a column of 8 to a square
-//! of 8 x 8. The outputs of a thread lie 16 apart, not side by side: the 16 threads of a
-//! row then read 16 neighbouring words of B at a time, each from a bank of its own, where
-//! eight neighbouring columns per thread would put four threads on each bank. Stores to C
-//! are coalesced for the same reason.
+//! The block's tile of C grew to 128 x 128, and a thread's from a column of 8 to a square of 8 x 8.
+//!
+//! The outputs of a thread lie 16 apart, not side by side. So the 16 threads of a row read 16
+//! neighbouring words of B at a time, each from its own bank. With eight neighbouring columns per
+//! thread, four threads would share each bank. Stores to C are coalesced for the same reason.
 //!
 //! # What should get better, and what comes next
 //!
-//! Loads from global memory per result fall to K/64, and from shared memory to K/4. What
-//! remains are the shared loads themselves: one word each, 16 for every 64 FMAs.
-//! 128-bit loads bring four words each. The next three rungs come to them by another path, which
-//! starts again without shared memory, and `transposed` goes on from here.
+//! Loads per result fall to K/64 from global memory, and to K/4 from shared memory. The shared
+//! loads are the bottleneck: one word each, 16 for every 64 FMAs. A 128-bit load brings four words.
+//!
+//! The next three rungs come to 128-bit loads by another path, which starts again without shared
+//! memory. `transposed` goes on from here.
 
 use cuda_std::prelude::*;
 

@@ -2,12 +2,16 @@
 //!
 //! # The idea
 //!
-//! On Hopper one thread asks for a whole tile with one instruction (`cp.async.bulk.tensor`, the
-//! tensor memory accelerator). The host describes the matrix in a *tensor map*; the copy engine
-//! finds the addresses, fills up with zeros at the edges, and counts the bytes at a barrier in
-//! shared memory (*mbarrier*). Two such barriers belong to each stage of the pipeline: *full*
-//! completes a phase when the tile may be read, *empty* when all have read it. A warp that waits
-//! for a tile no longer waits for the block to come to the same place:
+//! On Hopper one thread asks for a whole tile with one instruction: `cp.async.bulk.tensor`,
+//! executed by the tensor memory accelerator.
+//!
+//! - The host describes the matrix in a *tensor map*.
+//! - The copy engine computes the addresses, fills with zeros at the edges, and counts the bytes at
+//!   a barrier in shared memory (*mbarrier*).
+//! - Each stage of the pipeline has two such barriers. *full* completes a phase when the tile may
+//!   be read, *empty* when all have read it.
+//!
+//! A warp that waits for a tile no longer waits for the block to come to the same place:
 //!
 //! ```text
 //!   tile t+2   copy engine   B, and A as it lies: raw
@@ -24,19 +28,24 @@
 //!
 //! # What changed
 //!
-//! Against `async_copy`: thread 0 asks for the tiles, two ahead; nobody computes an address or
-//! looks at an edge of A or B. Mbarriers take the place of the block's barrier. Their waits are
-//! per thread, so that warps may be most of a tile apart, and one block with `warptile`'s 8 x 16
-//! outputs per thread hides what took two blocks before. Whole rows of 16 bytes are all that the
-//! engine copies: where a row of A or B does not begin on 16 bytes, the host copies the matrix
-//! first. Before a thread says that a tile was read, `fence.proxy.async` orders its loads before
-//! the engine's writes. The unaligned entry point is gone: C is looked at when it is stored.
+//! Against `async_copy`:
+//!
+//! - Thread 0 asks for the tiles, two ahead. Nobody computes an address or checks an edge of A or
+//!   B.
+//! - Mbarriers replace the block's barrier. Each thread waits for itself, so warps may be most of a
+//!   tile apart. One block with `warptile`'s 8 x 16 outputs per thread hides the latency that took
+//!   two blocks.
+//! - The engine copies only whole rows of 16 bytes. If a row of A or B does not begin on 16 bytes,
+//!   the host copies the matrix first.
+//! - Before a thread says that a tile was read, `fence.proxy.async` orders its loads before the
+//!   engine's writes.
+//! - The unaligned entry point is gone: only stores to C check bounds.
 //!
 //! # What should get better, and what comes next
 //!
-//! A tile costs a thread two loads and eight stores, in place of its copies and their addresses.
-//! But a warp that transposes does not multiply; all warps do it between two tiles, and none goes
-//! on before the slowest has. `warp_specialized` gives it to warps of their own.
+//! A tile costs a thread two loads and eight stores, instead of copies and their addresses. But a
+//! warp that transposes does not multiply. All warps transpose between two tiles, and none goes on
+//! before the slowest is done. `warp_specialized` gives that work to other warps.
 
 use cuda_std::prelude::*;
 use cuda_std::tma::{TensorMap, fence_proxy_async};

@@ -2,8 +2,8 @@
 //!
 //! # The idea
 //!
-//! For one k a thread needs eight values of A from eight rows of the tile, each a load of its
-//! own. Stored transposed, `[k][m]`, they are two groups of four neighbours: two 128-bit loads.
+//! For one k a thread needs eight values of A from eight rows of the tile, each a separate load.
+//! Stored transposed, `[k][m]`, they are two groups of four neighbours: two 128-bit loads.
 //!
 //! ```text
 //!    A in global memory        a_smem, (BK, BM)
@@ -19,18 +19,22 @@
 //!
 //! # What changed
 //!
-//! Each 128-bit load from A becomes four 32-bit stores to shared memory, once per tile; each
-//! fragment of A becomes two 128-bit loads, sixteen times per tile. With that the second path
-//! has what the first had, tiles in shared memory and 8 x 8 outputs, and what it lacked: from
-//! here on there is one path again, and it is faster than `tile2d`.
+//! - Each 128-bit load from A is followed by four 32-bit stores to shared memory, once per tile.
+//! - Each fragment of A becomes two 128-bit loads, sixteen times per tile.
+//!
+//! The second path now has what the first had, tiles in shared memory and 8 x 8 outputs, with
+//! 128-bit loads besides. From here on there is one path again, and it is faster than `tile2d`.
 //!
 //! # What should get better, and what comes next
 //!
-//! Four shared loads for 64 FMAs, and no more than 128 registers: two blocks fit on a
-//! multiprocessor, and one computes while the other copies. The four stores of a thread go to
-//! rows of the tile that lie a multiple of 32 words apart, a four-way bank conflict, but they are
-//! few. What remains is waiting: every fragment is used by the very next instruction.
-//! `frag_prefetch` loads it one step ahead.
+//! There are four shared loads for 64 FMAs, and no more than 128 registers. So two blocks fit on a
+//! multiprocessor, and one computes while the other copies.
+//!
+//! The four stores of a thread go to rows of the tile that lie a multiple of 32 words apart. That
+//! is a four-way bank conflict, but the stores are few.
+//!
+//! The loop now waits: the very next instruction uses each fragment. `frag_prefetch` loads it one
+//! step ahead.
 
 use cuda_std::prelude::*;
 

@@ -2,12 +2,11 @@
 //!
 //! # The idea
 //!
-//! This rung begins a second path, that of another of the documents, which starts again from
-//! `naive` and comes to shared memory last: `vec4`, `regtile` and `smem2d` are slower than
-//! `tile2d`, and the two paths meet at `transposed`.
+//! This rung begins a second path, which starts again from `naive` and comes to shared memory last.
+//! `vec4`, `regtile` and `smem2d` are slower than `tile2d`; the two paths meet at `transposed`.
 //!
-//! No shared memory, but vectorised accesses: one 128-bit load brings four neighbours of B. With
-//! four rows of A in hand that is a tile of 4 x 4 outputs in registers, for five loads per step.
+//! There is no shared memory here, but vector accesses: one 128-bit load brings four neighbours of
+//! B. With four rows of A that is a tile of 4 x 4 outputs in registers, for five loads per step.
 //!
 //! ```text
 //!               B
@@ -25,17 +24,20 @@
 //!
 //! # What changed
 //!
-//! Against `naive`: 16 outputs per thread, and 128-bit accesses to B and C. Five loads now serve
-//! what took 32: 84 % of the load instructions are gone. A thread past the edge of C reads
-//! the last row or column again and stores nothing, so that the loop has no bounds to check.
-//! 128-bit accesses need aligned matrices; for all others there is a second entry point, which
-//! loads the four elements one by one (see [`matrix`](crate::matrix)).
+//! Against `naive`:
+//!
+//! - 16 outputs per thread, and 128-bit accesses to B and C.
+//! - Five loads replace 32: 84 % of the load instructions are gone.
+//! - A thread past the edge of C reads the last row or column again and stores nothing. So the loop
+//!   has no bounds to check.
+//! - 128-bit accesses need aligned matrices. All others have a second entry point, which loads the
+//!   four elements one by one (see `matrix`).
 //!
 //! # What should get better, and what comes next
 //!
-//! Two FMAs per element loaded, where `naive` has half of one: the arithmetic intensity of an
-//! N x N tile is N/2. Against `tile2d`, with N = 8 and loads that a block shares, that is a loss.
-//! `regtile` makes N twice as large.
+//! Each element loaded feeds two FMAs, where `naive` has half of one: the arithmetic intensity of
+//! an N x N tile is N/2. `tile2d` has N = 8 and loads that a block shares, so it stays ahead.
+//! `regtile` doubles N.
 
 use cuda_std::prelude::*;
 use cuda_std::vec;

@@ -2,11 +2,10 @@
 //!
 //! # The idea
 //!
-//! What an instruction of a copy or a transposition costs is not its own time, but that the warp
-//! which issues it has no FMAs to issue meanwhile. So the work is divided among warps: four
-//! *producer* warps fill the stages, eight *consumer* warps empty them. What is left of the copies
-//! in a consumer is a wait and an arrival per tile, and a scheduler whose consumers have FMAs to
-//! issue need not wait for anything else:
+//! The real cost of a copy or a transposition is not its own time: the warp that issues it has no
+//! FMAs to issue meanwhile. So warps divide the work. Four *producer* warps fill the stages, eight
+//! *consumer* warps empty them. A consumer has only a wait and an arrival per tile left, and its
+//! scheduler can issue FMAs the rest of the time:
 //!
 //! ```text
 //!   copy engine    B ------------------> full[stage] --.
@@ -17,23 +16,28 @@
 //! ```
 //!
 //! A launch gives every thread of the block the same number of registers, 168, and producers need
-//! few. So they give registers back, and consumers take them (`setmaxnreg`): 56 and 224.
+//! few. So producers give registers back, and consumers take them (`setmaxnreg`): 56 and 224.
 //!
 //! # What changed
 //!
-//! Against `tma`: four warps more, a loop for each role, and registers that change hands. The
-//! transposition, 4 x 4 elements per producer thread, is one tile behind the copies, so that they
-//! have a tile's time to arrive. In the consumers' loop, beside what is gone from it:
+//! Against `tma`: four more warps, a loop for each role, and registers that change hands. Each
+//! producer thread transposes 4 x 4 elements. It does so one tile behind the copies, so that they
+//! have a tile's time to arrive.
 //!
-//! - The loop body is half a tile, 8 steps, 17 KB of instructions. Whole tiles are twice that and
-//!   do not fit the instruction cache.
+//! The consumers' loop has two changes of its own:
+//!
+//! - The loop body is half a tile, 8 steps, 17 KB of instructions. A whole tile is twice that and
+//!   does not fit into the instruction cache.
 //! - The first fragments of a tile are loaded during the last step of the tile before.
 //!
 //! # What should get better, and what comes next
 //!
-//! The consumers' schedulers issue little but FMAs until the tile is done. Then the block stores
-//! its outputs, and nothing is copied or multiplied; and where tiles are no multiple of the
-//! multiprocessors, most of them have nothing to do in the last wave. `persistent` cures both.
+//! The consumers' schedulers issue little but FMAs until the tile is done. Two losses are left,
+//! which `persistent` removes:
+//!
+//! - While the block stores its outputs, nothing is copied or multiplied.
+//! - If the number of tiles is no multiple of the multiprocessors, most of them idle in the last
+//!   wave.
 
 use cuda_std::prelude::*;
 use cuda_std::tma::{TensorMap, fence_proxy_async};

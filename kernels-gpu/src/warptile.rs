@@ -2,9 +2,9 @@
 //!
 //! # The idea
 //!
-//! Between the block's tile and the thread's tile there is a level that the hardware has and
-//! the rungs so far ignored: the warp. Its 32 threads issue their shared loads together, so
-//! their 32 tiles should form a compact part of C: 64 x 64 here, 8 x 4 threads.
+//! Between the block's tile and the thread's tile the hardware has another level: the warp. Its 32
+//! threads issue their shared loads together, so their 32 tiles should form a compact part of C.
+//! Here that is 64 x 64, from 8 x 4 threads.
 //!
 //! ```text
 //!   block 128 x 256: 2 x 4 warps     warp 64 x 64: in each 32 x 16 cell, 8 x 4 threads,
@@ -17,22 +17,22 @@
 //!                                      16
 //! ```
 //!
-//! And with registers for one block per multiprocessor, a thread can have 8 x 16 outputs: 24
-//! values from shared memory for 128 FMAs, where 8 x 8 takes 16 for 64.
+//! If one block has all registers of a multiprocessor, a thread can have 8 x 16 outputs. It reads
+//! 24 values from shared memory for 128 FMAs, where 8 x 8 reads 16 for 64.
 //!
 //! # What changed
 //!
-//! Twice as many columns per thread and per block; a warp's threads are close together. The
-//! rows of the tile of A are padded by four words, for fewer bank conflicts of the
-//! transposing stores. A block swizzle rasterises C: blocks that run at the same time form a
-//! compact part of it as well, eight tiles high, and find each other's rows and columns in the
-//! L2 cache.
+//! - A thread and a block have twice the columns, and a warp's threads are close together.
+//! - The rows of the tile of A are padded by four words, so that the transposing stores have fewer
+//!   bank conflicts.
+//! - A block swizzle (raster) orders the tiles of C: blocks that run at the same time form a
+//!   compact part of it, eight tiles high. They find each other's rows and columns in the L2 cache.
 //!
 //! # What should get better, and what comes next
 //!
-//! A quarter fewer shared loads per FMA, which leaves more issue slots to
-//! arithmetic. A tile still goes through registers to shared memory: 24 of them,
-//! and an instruction to load and one to store. `async_copy` needs neither.
+//! Shared loads per FMA fall by a quarter, which leaves more issue slots to arithmetic. But a tile
+//! still goes through registers to shared memory: 24 registers, and an instruction to load and one
+//! to store. `async_copy` needs neither.
 
 use cuda_std::prelude::*;
 

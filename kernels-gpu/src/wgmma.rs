@@ -2,14 +2,13 @@
 //!
 //! # The idea
 //!
-//! Tensor cores wait for fragments less if nobody loads any. On Hopper four warps, a *warpgroup*,
-//! together issue one `wgmma`, which multiplies 64 x 16 elements of A by 16 x 128 of B, both in shared
-//! memory, and adds them to 64 x 128 sums in their registers: 262144 operations.
+//! Tensor cores wait less for fragments if nobody loads any. On Hopper four warps, a *warpgroup*,
+//! issue one `wgmma` together. It multiplies 64 x 16 elements of A by 16 x 128 of B, both in shared
+//! memory. It adds them to 64 x 128 sums in the warpgroup's registers: 262144 operations.
 //!
-//! The instruction wants to know how its tiles lie: a *matrix descriptor* says where they begin, and how
-//! they are swizzled. The copy engine of [`tma`](crate::tma) brings them just so, in lines of 128 bytes:
-//! 64 elements along K for each row of A, and 64 columns for each row of B, which has two such *panels*
-//! for 128 columns.
+//! A *matrix descriptor* tells the instruction where a tile begins and how it is swizzled. The copy
+//! engine of `tma` writes tiles in this layout, in lines of 128 bytes. A line is 64 elements along
+//! K of a row of A, or 64 columns of a row of B. So 128 columns of B are two *panels*.
 //!
 //! ```text
 //!              B: 2 panels of 64 x 64            K
@@ -20,15 +19,18 @@
 //!
 //! # What changed
 //!
-//! Against [`mma`](crate::mma): one instruction in place of 64, and no `ldmatrix`; the copies of
-//! [`tma`](crate::tma), of which one thread asks for all. There is one stage, so that the parts are to be seen: one thread asks for a
-//! step's tiles; all wait for their bytes; the warpgroup multiplies, and waits until that is done; then
-//! the next tiles may come.
+//! Against `mma`: one instruction replaces 64, `ldmatrix` is gone, and one thread asks for all
+//! copies, as in `tma`. A single stage shows the parts one by one:
+//!
+//! 1. One thread asks for a step's tiles.
+//! 2. All wait for their bytes.
+//! 3. The warpgroup multiplies, and waits until that is done. Then the next tiles may come.
 //!
 //! # What should get better, and what comes next
 //!
-//! The tensor cores are idle while tiles are copied, and the copy engine while they are multiplied: alone,
-//! the faster instruction is slower than `mma` with its pipeline. `wgmma_pipelined` has both at work.
+//! The tensor cores are idle while tiles are copied, and the copy engine is idle while they are
+//! multiplied. So the faster instruction is slower than `mma` with its pipeline. `wgmma_pipelined`
+//! has both at work.
 
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;

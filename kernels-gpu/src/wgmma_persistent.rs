@@ -3,9 +3,9 @@
 //!
 //! # The idea
 //!
-//! Copies, products and stores can all go on at the same time, if a block goes from tile to tile: the
-//! producer fills the pipeline for the next tile while this one is multiplied, and one warpgroup stores
-//! while the other one multiplies.
+//! Copies, products and stores overlap if a block goes from tile to tile. The producer fills the
+//! pipeline for the next tile while this one is multiplied. One warpgroup stores while the other
+//! multiplies.
 //!
 //! ```text
 //!   producer      | tile 0 ... | tile 1 ...     | tile 2 ...
@@ -15,26 +15,26 @@
 //!
 //! # What changed
 //!
-//! Against [`wgmma_pipelined`](crate::wgmma_pipelined):
+//! Against `wgmma_pipelined`:
 //!
-//! - The grid has one block per multiprocessor, which takes one tile after the other, as
-//!   [`persistent`](crate::persistent) does in f32. Stages and their phases are counted on from tile to
-//!   tile.
-//! - The second warpgroup begins two stages late, and the lag stays: while one stores its
-//!   half of the tile, the other has the tensor cores to itself.
-//! - A launch begins while the kernel before it ends (*programmatic dependent launch*): meanwhile barriers are
-//!   initialised. It lets the next kernel begin before it has waited itself: that one waits, too, until this one has
-//!   ended, and so until all before this one have.
-//! - Smaller tiles, for products of which there would be too few: with one consumer warpgroup no
+//! - The grid has one block per multiprocessor, which computes one tile after the other, as
+//!   `persistent` does in f32. Stages and their phases count on from tile to tile.
+//! - The second warpgroup begins two stages late, and the lag stays: while one stores its half of
+//!   the tile, the other has the tensor cores to itself.
+//! - A launch begins while the kernel before it ends (*programmatic dependent launch*), and
+//!   initialises its barriers meanwhile.
+//! - It lets the next kernel begin before it has itself waited. The next kernel waits until this
+//!   one has ended, and this one waits for all before it.
+//! - Smaller tiles are for products that have too few of this size. With one consumer warpgroup no
 //!   registers move.
-//! - A bias of columns is copied while its tile is multiplied: to read it where the tile is stored would be to wait for it.
-//!   Other things that an epilogue reads are read there.
+//! - A bias of columns is copied while its tile is multiplied, so that storing does not wait for
+//!   it. Other operands of an epilogue are read when the tile is stored.
 //!
 //! # What should get better, and what comes next
 //!
-//! Copies, products and stores overlap, but for most of a store's time, since the lag is only two stages: in
-//! [`wgmma_pingpong`](crate::wgmma_pingpong) each warpgroup has a tile of its own. How fast it is next to cuBLAS is recorded in
-//! `runs/h200/tensor-cores`.
+//! Copies, products and stores overlap. But the lag is only two stages, so most of a store's time
+//! still shows. In `wgmma_pingpong` each warpgroup has a tile of its own.
+//! `runs/h200/tensor-cores` compares the speed with cuBLAS's.
 
 use core::array;
 

@@ -1,11 +1,13 @@
-//! Tensor cores, `wgmma_pingpong`: two warpgroups with a tile each, of which one multiplies while the other one stores.
+//! Tensor cores, `wgmma_pingpong`: two warpgroups with a tile each, one multiplies, one stores.
 //!
 //! # The idea
 //!
-//! In [`wgmma_persistent`](crate::wgmma_persistent) both warpgroups come to the end of their tile at nearly the same
-//! time, and tensor cores have nothing to do while sums are scaled, go through an epilogue, and are stored. Where K is small, or the
-//! epilogue is long, that is a large part of the time. If each warpgroup has a tile of its own and they take
-//! turns (*ping-pong*, as CUTLASS calls it), one stores while the other one has the tensor cores to itself:
+//! In `wgmma_persistent` both warpgroups come to the end of their tile at nearly the same time. The
+//! tensor cores idle while sums are scaled, go through an epilogue, and are stored. With a small K
+//! or a long epilogue that is a large part of the time.
+//!
+//! Here each warpgroup has a tile of its own and they take turns (*ping-pong*, as CUTLASS calls
+//! it). One stores while the other has the tensor cores to itself:
 //!
 //! ```text
 //!   producer      | tile 0     | tile 1     | tile 2     | tile 3     |
@@ -15,18 +17,18 @@
 //!
 //! # What changed
 //!
-//! Against [`wgmma_persistent`](crate::wgmma_persistent):
+//! Against `wgmma_persistent`:
 //!
-//! - A tile of C belongs to one warpgroup, which has two `wgmma` with 64 of its 128 rows in flight for each step. Of a block's
-//!   tiles each warpgroup takes every other one, and of the stages those of its tiles.
-//! - Two barriers more say whose turn it is. A warpgroup hands over when it has issued its last `wgmma`, so that those of
-//!   the other are queued behind them.
+//! - A warpgroup computes every other tile of its block, and reads only the stages of those. For
+//!   each step it has two `wgmma` in flight, with 64 of the tile's 128 rows each.
+//! - Two more barriers say whose turn it is. A warpgroup hands over when it has issued its last
+//!   `wgmma`, so that those of the other are queued behind them.
 //! - A stage is read by four warps rather than eight.
 //!
 //! # What should get better, and what comes next
 //!
-//! The time of stores and epilogues vanishes behind the products of the next tile. The price is a smaller tile for the same
-//! registers: 128 x 128 outputs want a third more bytes for each product than 128 x 256.
+//! Stores and epilogues vanish behind the products of the next tile. The price is a smaller tile
+//! for the same registers: 128 x 128 outputs need a third more bytes per product than 128 x 256.
 
 use cuda_std::dependent_launch;
 use cuda_std::hint::black_box;

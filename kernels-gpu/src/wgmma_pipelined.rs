@@ -2,9 +2,9 @@
 //!
 //! # The idea
 //!
-//! Both are asynchronous, the copies of [`tma`](crate::tma) and `wgmma`: so the next tiles can come while
-//! these are multiplied. One thread, the *producer*, asks for tiles, as many in advance as there are
-//! stages; two *consumer* warpgroups multiply them. They meet at two barriers for each stage:
+//! The copies of `tma` and `wgmma` are both asynchronous, so the next tiles can come while these
+//! are multiplied. One thread, the *producer*, asks for tiles, as far ahead as there are stages.
+//! Two *consumer* warpgroups multiply them. They meet at two barriers for each stage:
 //!
 //! ```text
 //!   producer      empty[stage] --> copy A and B --> full[stage]
@@ -18,21 +18,22 @@
 //!
 //! # What changed
 //!
-//! Against [`wgmma`](crate::wgmma):
+//! Against `wgmma`:
 //!
-//! - A pipeline of four stages, with the producer and the consumers of
-//!   [`warp_specialized`](crate::warp_specialized). No barrier of the block is in the loop.
-//! - Two warpgroups share a tile of 128 x 256, and read each B for twice as many products; each has
-//!   128 sums per thread. So registers move (`setmaxnreg`): the producer's warpgroup gives back most of
-//!   its own, and the consumers take them.
+//! - A pipeline of four stages, with the producer and the consumers of `warp_specialized`. The loop
+//!   has no barrier of the block.
+//! - Two warpgroups share a tile of 128 x 256, which doubles the products per byte of B. Each
+//!   thread has 128 sums. So registers move (`setmaxnreg`): the producer's warpgroup gives back
+//!   most of its own, and the consumers take them.
 //! - One group of `wgmma` is in flight while the next is issued, so that the tensor cores have work
 //!   during the wait for a barrier. A stage is released when the group that reads it is done.
 //!
 //! # What should get better, and what comes next
 //!
-//! Within a tile the tensor cores always have work. But a block fills its pipeline anew for each tile, and
-//! while it stores C they have nothing to do: 128 x 256 outputs leave room for one block on a
-//! multiprocessor. `wgmma_persistent` goes on to the next tile meanwhile.
+//! Within a tile the tensor cores always have work. Between tiles they idle: a block stores C, and
+//! then fills its pipeline anew. A tile of 128 x 256 leaves room for one block on a multiprocessor,
+//! so no other block has work meanwhile. `wgmma_persistent` goes on to the next tile while it
+//! stores.
 
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
