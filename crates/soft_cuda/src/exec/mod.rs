@@ -82,7 +82,6 @@ mod split;
 mod stripes;
 mod stuck;
 pub(crate) mod tensor_core;
-pub(crate) mod video;
 pub(crate) mod warp;
 pub(crate) mod wgmma;
 mod word_reads;

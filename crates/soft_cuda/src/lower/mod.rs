@@ -36,7 +36,6 @@ mod scopes;
 mod shared;
 mod tiles;
 mod ty;
-mod video;
 mod wgmma;
 
 use self::encode::{Body, Encoder};
