@@ -37,8 +37,6 @@ pub(crate) trait Float: Lane + Copy + PartialOrd {
     const ZERO: Self;
     const ONE: Self;
     const FORMAT: Format;
-    /// Whether a result may be an operand that is NaN.
-    const KEEPS_NANS: bool;
     fn of_bits(bits: u64) -> Self;
     fn canonical(self) -> Self;
     /// What the operation that computed `self` gives: as NaN, the first of `operands` that is one,
@@ -90,7 +88,6 @@ macro_rules! float {
             const ZERO: $ty = 0.0;
             const ONE: $ty = 1.0;
             const FORMAT: Format = $format;
-            const KEEPS_NANS: bool = $keeps;
             #[inline(always)]
             fn of_bits(bits: u64) -> $ty {
                 $ty::from_bits(bits as $bits)
@@ -204,12 +201,6 @@ fn output<T: Float>(value: T, x: u32) -> T {
     value
 }
 
-/// A result, but for which NaN it is where that may be an operand.
-#[inline(always)]
-fn quick<T: Float>(value: T) -> T {
-    if T::KEEPS_NANS { value } else { value.canonical() }
-}
-
 /// Without flags; the flags word is known to be 0.
 pub(crate) struct Plain<F>(PhantomData<F>);
 
@@ -221,14 +212,6 @@ macro_rules! plain {
             #[inline(always)]
             fn f($($arg: F::$ty,)* _x: u32) -> F::D {
                 F::f($($arg,)* 0)
-            }
-            #[inline(always)]
-            fn quick($($arg: F::$ty,)* _x: u32) -> F::D {
-                F::quick($($arg,)* 0)
-            }
-            #[inline(always)]
-            fn again(quick: F::D) -> bool {
-                F::again(quick)
             }
         }
     };
@@ -255,15 +238,6 @@ macro_rules! functions {
                 let $a = input($a, $x);
                 output($body, $x).settle($nan)
             }
-            #[inline(always)]
-            fn quick($a: T, $x: u32) -> T {
-                let $a = input($a, $x);
-                quick(output($body, $x))
-            }
-            #[inline(always)]
-            fn again(quick: T) -> bool {
-                T::KEEPS_NANS && quick.nan()
-            }
         }
     };
     (@impl $name:ident ($a:ident, $b:ident) $nan:tt $x:ident $body:expr) => {
@@ -275,15 +249,6 @@ macro_rules! functions {
             fn f($a: T, $b: T, $x: u32) -> T {
                 let ($a, $b) = (input($a, $x), input($b, $x));
                 output($body, $x).settle($nan)
-            }
-            #[inline(always)]
-            fn quick($a: T, $b: T, $x: u32) -> T {
-                let ($a, $b) = (input($a, $x), input($b, $x));
-                quick(output($body, $x))
-            }
-            #[inline(always)]
-            fn again(quick: T) -> bool {
-                T::KEEPS_NANS && quick.nan()
             }
         }
     };
@@ -297,15 +262,6 @@ macro_rules! functions {
             fn f($a: T, $b: T, $c: T, $x: u32) -> T {
                 let ($a, $b, $c) = (input($a, $x), input($b, $x), input($c, $x));
                 output($body, $x).settle($nan)
-            }
-            #[inline(always)]
-            fn quick($a: T, $b: T, $c: T, $x: u32) -> T {
-                let ($a, $b, $c) = (input($a, $x), input($b, $x), input($c, $x));
-                quick(output($body, $x))
-            }
-            #[inline(always)]
-            fn again(quick: T) -> bool {
-                T::KEEPS_NANS && quick.nan()
             }
         }
     };

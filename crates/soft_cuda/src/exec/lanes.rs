@@ -128,16 +128,6 @@ pub(crate) trait F1 {
     type A: Lane;
     type D: Lane;
     fn f(a: Self::A, x: u32) -> Self::D;
-    /// What `f` gives wherever [`again`](F1::again) does not ask for `f` itself.
-    #[inline(always)]
-    fn quick(a: Self::A, x: u32) -> Self::D {
-        Self::f(a, x)
-    }
-    /// Whether what [`quick`](F1::quick) gave may be wrong.
-    #[inline(always)]
-    fn again(_quick: Self::D) -> bool {
-        false
-    }
 }
 
 /// A function of two operands; `x` is the operation's immediate.
@@ -146,16 +136,6 @@ pub(crate) trait F2 {
     type B: Lane;
     type D: Lane;
     fn f(a: Self::A, b: Self::B, x: u32) -> Self::D;
-    /// See [`F1::quick`].
-    #[inline(always)]
-    fn quick(a: Self::A, b: Self::B, x: u32) -> Self::D {
-        Self::f(a, b, x)
-    }
-    /// See [`F1::again`].
-    #[inline(always)]
-    fn again(_quick: Self::D) -> bool {
-        false
-    }
 }
 
 /// A function of three operands; `x` is the operation's immediate.
@@ -165,16 +145,6 @@ pub(crate) trait F3 {
     type C: Lane;
     type D: Lane;
     fn f(a: Self::A, b: Self::B, c: Self::C, x: u32) -> Self::D;
-    /// See [`F1::quick`].
-    #[inline(always)]
-    fn quick(a: Self::A, b: Self::B, c: Self::C, x: u32) -> Self::D {
-        Self::f(a, b, c, x)
-    }
-    /// See [`F1::again`].
-    #[inline(always)]
-    fn again(_quick: Self::D) -> bool {
-        false
-    }
 }
 
 /// A predicate of two operands.
@@ -199,16 +169,8 @@ unsafe impl<F: F1> Handler for Map1<F> {
             write_lanes(cx, op.d, |j| {
                 let a = chunk(cx, op.a, j);
                 let mut r = [<F::D as Lane>::Slot::default(); W];
-                let mut again = false;
                 for i in 0..W {
-                    let quick = F::quick(F::A::get(a[i]), op.x);
-                    again |= F::again(quick);
-                    r[i] = quick.put();
-                }
-                if again {
-                    for i in 0..W {
-                        r[i] = F::f(F::A::get(a[i]), op.x).put();
-                    }
+                    r[i] = F::f(F::A::get(a[i]), op.x).put();
                 }
                 r
             });
@@ -237,16 +199,8 @@ unsafe impl<F: F2> Handler for Map2<F> {
             write_lanes(cx, op.d, |j| {
                 let (a, b) = (chunk(cx, op.a, j), chunk(cx, op.b, j));
                 let mut r = [<F::D as Lane>::Slot::default(); W];
-                let mut again = false;
                 for i in 0..W {
-                    let quick = F::quick(F::A::get(a[i]), F::B::get(b[i]), op.x);
-                    again |= F::again(quick);
-                    r[i] = quick.put();
-                }
-                if again {
-                    for i in 0..W {
-                        r[i] = F::f(F::A::get(a[i]), F::B::get(b[i]), op.x).put();
-                    }
+                    r[i] = F::f(F::A::get(a[i]), F::B::get(b[i]), op.x).put();
                 }
                 r
             });
@@ -275,16 +229,8 @@ unsafe impl<F: F3> Handler for Map3<F> {
             write_lanes(cx, op.d, |j| {
                 let (a, b, c) = (chunk(cx, op.a, j), chunk(cx, op.b, j), chunk(cx, op.c, j));
                 let mut r = [<F::D as Lane>::Slot::default(); W];
-                let mut again = false;
                 for i in 0..W {
-                    let quick = F::quick(F::A::get(a[i]), F::B::get(b[i]), F::C::get(c[i]), op.x);
-                    again |= F::again(quick);
-                    r[i] = quick.put();
-                }
-                if again {
-                    for i in 0..W {
-                        r[i] = F::f(F::A::get(a[i]), F::B::get(b[i]), F::C::get(c[i]), op.x).put();
-                    }
+                    r[i] = F::f(F::A::get(a[i]), F::B::get(b[i]), F::C::get(c[i]), op.x).put();
                 }
                 r
             });

@@ -115,7 +115,6 @@ fn wrong_operands() {
         "lop3.b32 %r2, %r3, %r4, %r5, 256;",
         "vshr.u32.u32.u32.clamp.add %r2, %r3, %r4;",
         "vshr.u32.u32.u32.clamp %r2, %r3, %r4, %r5;",
-        "vshr.u32.u32.u32.clamp.add %r2.b0, %r3, %r4, %r5;",
         "cvt.pack.sat.u16.s32 %r2, %r3, %r4, %r5;",
         // Positions and lengths of bit fields are integers.
         "bfe.u32 %r2, %r3, 0f3F800000, 4;",
