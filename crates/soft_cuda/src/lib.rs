@@ -67,8 +67,12 @@
 //! - Every access is checked: against the live allocations, against the
 //!   block's shared memory, and for alignment. Addresses are never reused, and
 //!   no device address is a valid host or GPU address.
-//! - A result of floating-point arithmetic that is NaN is the canonical NaN:
-//!   `7fffffff` for f32, `fff8000000000000` for f64. `fma` rounds once. `.approx`
+//! - A result of f32 that is NaN is `7fffffff`. `add`, `sub`, `mul`, `fma`, `div`, `rcp` and `sqrt`
+//!   of f64 give the operand that is NaN, made quiet, as an H200 does: of `add`, `sub` and `mul`
+//!   the second one if both are, of `div` the first one, of `fma` the second one, else the third.
+//!   Without such an operand, and of other operations of f64, which were not compared with a GPU,
+//!   it is `fff8000000000000`. Conversions from and to f64, from bf16 to f32 and by `.rna` keep sign
+//!   and payload, as on an H200; others give the one NaN of their type. `fma` rounds once. `.approx`
 //!   operations are computed in f64 and rounded once: within the error that
 //!   PTX promises, but not bit-equal to a GPU.
 //! - Integer division by zero gives all ones, the remainder the dividend; PTX

@@ -304,6 +304,52 @@ impl F3 for PackSat {
     }
 }
 
+/// Parts of a register that video instructions take, in the order of the numbers that operations
+/// carry; the number behind them is all of it.
+pub(crate) const PARTS: [&str; 6] = ["b0", "b1", "b2", "b3", "h0", "h1"];
+/// What the third operand of a video instruction takes part in, in that order, from 1.
+pub(crate) const SECONDS: [&str; 3] = ["add", "min", "max"];
+
+/// A part of a word, extended by its sign if it has one.
+fn part(word: u32, number: u32, signed: bool) -> i64 {
+    let (bits, first) = match number {
+        byte @ 0..4 => (8, 8 * byte),
+        half @ 4..6 => (16, 16 * (half - 4)),
+        _ => (32, 0),
+    };
+    let raw = word << (32 - bits - first);
+    match signed {
+        true => i64::from(raw as i32 >> (32 - bits)),
+        false => i64::from(raw >> (32 - bits)),
+    }
+}
+
+/// `vshr`: a part of `a` shifted right by a part of `b`, and then with `c`. `x` has the numbers of
+/// the parts, 3 bits each, whether `a` and `c` have a sign, whether an amount above 32 is 32
+/// instead of one modulo 32, and the number in [`SECONDS`].
+pub(crate) struct Vshr;
+
+impl F3 for Vshr {
+    type A = u32;
+    type B = u32;
+    type C = u32;
+    type D = u32;
+    #[inline(always)]
+    fn f(a: u32, b: u32, c: u32, x: u32) -> u32 {
+        let signed = x >> 6 & 1 != 0;
+        let by = part(b, x >> 3 & 7, false);
+        let by = if x >> 7 & 1 != 0 { by.min(32) } else { by & 31 };
+        let (shifted, c) = (part(a, x & 7, signed) >> by, part(c, PARTS.len() as u32, signed));
+        let result = match x >> 8 {
+            0 => shifted,
+            1 => shifted + c,
+            2 => shifted.min(c),
+            _ => shifted.max(c),
+        };
+        result as u32
+    }
+}
+
 /// Bit field insert: `d` = `b` with the `y` low bits of `a` at bit `c`. Slots
 /// `a`, `b`, `d` hold `T`, slots `c` and `y` `u32`.
 pub(crate) struct Bfi<T>(PhantomData<T>);

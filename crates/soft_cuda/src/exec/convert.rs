@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use super::float::{FTZ, Float, SAT};
 use super::lanes::{F1, Lane};
 use super::op::{Cx, Handler, Op};
-use super::round::{self, Exact, ROUNDINGS, Rounding};
+use super::round::{self, Exact, Format, ROUNDINGS, Rounding};
 
 /// A negative result is 0 (`.relu`).
 pub(crate) const RELU: u32 = 16;
@@ -23,6 +23,20 @@ pub(crate) enum Scalar {
     Tf32,
     F32,
     F64,
+}
+
+impl Scalar {
+    /// The format of a float; of an integer, its bits and whether it has a sign.
+    fn format(self) -> Result<Format, (u32, bool)> {
+        Ok(match self {
+            Scalar::Int { bits, signed } => return Err((bits, signed)),
+            Scalar::F16 => round::F16,
+            Scalar::Bf16 => round::BF16,
+            Scalar::Tf32 => round::TF32,
+            Scalar::F32 => round::F32,
+            Scalar::F64 => round::F64,
+        })
+    }
 }
 
 /// Scalars, in the order of the numbers that operations carry.
@@ -128,35 +142,38 @@ impl Conversion {
         {
             value = Number::Float(0.0);
         }
-        let format = match (self.to, value) {
-            (Scalar::Int { bits: width, signed }, _) => {
-                return to_integer(value, width, signed, self);
-            }
-            // What the host rounds.
-            (Scalar::F64, Number::Float(float)) => return float.canonical().to_bits(),
-            (Scalar::F32, Number::Float(float)) if self.rounding == Rounding::Nearest => {
-                return self.single(float as f32).into();
-            }
-            (Scalar::F64, _) => round::F64,
-            (Scalar::F32, _) => round::F32,
-            (Scalar::Tf32, _) => round::TF32,
-            (Scalar::F16, _) => round::F16,
-            (Scalar::Bf16, _) => round::BF16,
+        let format = match self.to.format() {
+            Ok(format) => format,
+            Err((width, signed)) => return to_integer(value, width, signed, self),
         };
-        let rounded = match value {
-            Number::Float(float) => format.of(float, self.rounding),
-            Number::Int(int) => format.round(Exact::of_int(int), self.rounding),
+        let rounded = match (self.to, value) {
+            (_, Number::Float(float)) if float.is_nan() => self.nan(bits, format),
+            // What the host rounds.
+            (Scalar::F64, Number::Float(float)) => float.to_bits(),
+            (Scalar::F32, Number::Float(float)) if self.rounding == Rounding::Nearest => {
+                (float as f32).to_bits().into()
+            }
+            (_, Number::Float(float)) => format.of(float, self.rounding),
+            (_, Number::Int(int)) => format.round(Exact::of_int(int), self.rounding),
         };
         match self.to {
-            Scalar::F32 => self.single(f32::from_bits(rounded as u32)).into(),
-            Scalar::Tf32 => self.single(f32::from_bits((rounded as u32) << TF32_DROPS)).into(),
+            Scalar::F32 if self.flags & FTZ != 0 => {
+                f32::from_bits(rounded as u32).flush().to_bits().into()
+            }
+            Scalar::Tf32 => rounded << TF32_DROPS,
             _ => rounded,
         }
     }
 
-    /// The bits of a result of 32 bits.
-    fn single(self, value: f32) -> u32 {
-        if self.flags & FTZ != 0 { value.flush() } else { value }.canonical().to_bits()
+    /// What a NaN becomes as a float, as an H200 has it.
+    fn nan(self, bits: u64, format: Format) -> u64 {
+        match (self.from, self.to, self.from.format()) {
+            (Scalar::F64, _, Ok(from)) | (_, Scalar::F64, Ok(from)) => format.nan_of(bits, from),
+            // Cut or extended as any number; a signaling one stays so.
+            (Scalar::Bf16, Scalar::F32, _) => (bits & 0xffff) << 16,
+            (_, Scalar::Tf32, _) if self.rounding == Rounding::Away => bits >> TF32_DROPS,
+            _ => format.nan,
+        }
     }
 }
 

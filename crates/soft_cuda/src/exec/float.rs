@@ -1,7 +1,7 @@
 //! Floating-point arithmetic with NVIDIA's NaN, zero and denormal rules.
 //!
-//! A result that is NaN is always the canonical NaN: `7fffffff` for f32, and
-//! for f64 the default NaN that NVIDIA documents, `fff8000000000000`. The
+//! A result of f32 that is NaN is always the canonical NaN, `7fffffff`. Arithmetic of f64 gives
+//! one of its operands that are NaN, made quiet, and `fff8000000000000` if none is. The
 //! operations of IEEE 754 are exact, in every rounding; `.approx` ones are
 //! computed in f64 and rounded once, which keeps their documented error bounds
 //! but not the bits of a GPU.
@@ -39,6 +39,9 @@ pub(crate) trait Float: Lane + Copy + PartialOrd {
     const FORMAT: Format;
     fn of_bits(bits: u64) -> Self;
     fn canonical(self) -> Self;
+    /// What the operation that computed `self` gives: as NaN, the first of `operands` that is one,
+    /// made quiet, if the type keeps NaNs.
+    fn settle<const N: usize>(self, operands: [Self; N]) -> Self;
     /// `self`, or a zero of its sign if it is denormal.
     fn flush(self) -> Self;
     fn nan(self) -> bool;
@@ -80,7 +83,7 @@ fn exactly<T: Float, const N: usize>(
 }
 
 macro_rules! float {
-    ($ty:ident, $bits:ident, $nan:literal, $format:ident) => {
+    ($ty:ident, $bits:ident, $nan:literal, $keeps:literal, $format:ident) => {
         impl Float for $ty {
             const ZERO: $ty = 0.0;
             const ONE: $ty = 1.0;
@@ -91,7 +94,18 @@ macro_rules! float {
             }
             #[inline(always)]
             fn canonical(self) -> $ty {
-                $ty::from_bits(if self.is_nan() { $nan } else { self.to_bits() })
+                self.settle([])
+            }
+            #[inline(always)]
+            fn settle<const N: usize>(self, operands: [$ty; N]) -> $ty {
+                // Of integers, so that no operand is taken for another NaN.
+                let mut nan: $bits = $nan;
+                for operand in operands.into_iter().rev() {
+                    if $keeps && operand.is_nan() {
+                        nan = operand.to_bits() | 1 << ($ty::MANTISSA_DIGITS - 2);
+                    }
+                }
+                $ty::from_bits(if self.is_nan() { nan } else { self.to_bits() })
             }
             #[inline(always)]
             fn flush(self) -> $ty {
@@ -163,8 +177,8 @@ macro_rules! float {
     };
 }
 
-float!(f32, u32, 0x7fff_ffff, F32);
-float!(f64, u64, 0xfff8_0000_0000_0000, F64);
+float!(f32, u32, 0x7fff_ffff, false, F32);
+float!(f64, u64, 0xfff8_0000_0000_0000, true, F64);
 
 /// Applies the input side of the flags.
 #[inline(always)]
@@ -172,7 +186,7 @@ fn input<T: Float>(value: T, x: u32) -> T {
     if x & FTZ != 0 { value.flush() } else { value }
 }
 
-/// Applies the output side of the flags, and the NaN rule.
+/// Applies the output side of the flags.
 #[inline(always)]
 fn output<T: Float>(value: T, x: u32) -> T {
     let mut value = value;
@@ -184,7 +198,7 @@ fn output<T: Float>(value: T, x: u32) -> T {
         value = if value > T::ZERO { value } else { T::ZERO };
         value = if value < T::ONE { value } else { T::ONE };
     }
-    value.canonical()
+    value
 }
 
 /// Without flags; the flags word is known to be 0.
@@ -207,23 +221,26 @@ plain!(F2(a: A, b: B));
 plain!(F3(a: A, b: B, c: C));
 
 macro_rules! functions {
-    ($($(#[$doc:meta])* $name:ident($($arg:ident: $kind:ident),*) -> |$x:ident| $body:expr;)*) => {$(
+    ($(
+        $(#[$doc:meta])*
+        $name:ident($($arg:ident: $kind:ident),*) $nan:tt -> |$x:ident| $body:expr;
+    )*) => {$(
         $(#[$doc])*
         pub(crate) struct $name<T>(PhantomData<T>);
-        functions!(@impl $name ($($arg),*) $x $body);
+        functions!(@impl $name ($($arg),*) $nan $x $body);
     )*};
-    (@impl $name:ident ($a:ident) $x:ident $body:expr) => {
+    (@impl $name:ident ($a:ident) $nan:tt $x:ident $body:expr) => {
         impl<T: Float> F1 for $name<T> {
             type A = T;
             type D = T;
             #[inline(always)]
             fn f($a: T, $x: u32) -> T {
                 let $a = input($a, $x);
-                output($body, $x)
+                output($body, $x).settle($nan)
             }
         }
     };
-    (@impl $name:ident ($a:ident, $b:ident) $x:ident $body:expr) => {
+    (@impl $name:ident ($a:ident, $b:ident) $nan:tt $x:ident $body:expr) => {
         impl<T: Float> F2 for $name<T> {
             type A = T;
             type B = T;
@@ -231,11 +248,11 @@ macro_rules! functions {
             #[inline(always)]
             fn f($a: T, $b: T, $x: u32) -> T {
                 let ($a, $b) = (input($a, $x), input($b, $x));
-                output($body, $x)
+                output($body, $x).settle($nan)
             }
         }
     };
-    (@impl $name:ident ($a:ident, $b:ident, $c:ident) $x:ident $body:expr) => {
+    (@impl $name:ident ($a:ident, $b:ident, $c:ident) $nan:tt $x:ident $body:expr) => {
         impl<T: Float> F3 for $name<T> {
             type A = T;
             type B = T;
@@ -244,31 +261,32 @@ macro_rules! functions {
             #[inline(always)]
             fn f($a: T, $b: T, $c: T, $x: u32) -> T {
                 let ($a, $b, $c) = (input($a, $x), input($b, $x), input($c, $x));
-                output($body, $x)
+                output($body, $x).settle($nan)
             }
         }
     };
 }
 
+// Brackets hold the operands that a NaN comes from, as an H200 has it: the first one first.
 functions! {
-    Add(a: T, b: T) -> |x| a.add(b, rounding(x));
-    Sub(a: T, b: T) -> |x| a.sub(b, rounding(x));
-    Mul(a: T, b: T) -> |x| a.mul(b, rounding(x));
-    Div(a: T, b: T) -> |x| a.div(b, rounding(x));
-    Fma(a: T, b: T, c: T) -> |x| a.fma(b, c, rounding(x));
+    Add(a: T, b: T) [b, a] -> |x| a.add(b, rounding(x));
+    Sub(a: T, b: T) [b, a] -> |x| a.sub(b, rounding(x));
+    Mul(a: T, b: T) [b, a] -> |x| a.mul(b, rounding(x));
+    Div(a: T, b: T) [a, b] -> |x| a.div(b, rounding(x));
+    Fma(a: T, b: T, c: T) [b, c, a] -> |x| a.fma(b, c, rounding(x));
     /// IEEE reciprocal.
-    Rcp(a: T) -> |x| T::ONE.div(a, rounding(x));
-    Sqrt(a: T) -> |x| a.sqrt(rounding(x));
-    Rsqrt(a: T) -> |x| T::narrow(1.0 / a.wide().sqrt());
-    Ex2(a: T) -> |x| T::narrow(a.wide().exp2());
-    Lg2(a: T) -> |x| T::narrow(a.wide().log2());
-    Sin(a: T) -> |x| T::narrow(a.wide().sin());
-    Cos(a: T) -> |x| T::narrow(a.wide().cos());
-    Tanh(a: T) -> |x| T::narrow(a.wide().tanh());
-    Abs(a: T) -> |x| a.abs();
-    Neg(a: T) -> |x| a.neg();
-    Min(a: T, b: T) -> |x| extreme(a, b, x, true);
-    Max(a: T, b: T) -> |x| extreme(a, b, x, false);
+    Rcp(a: T) [a] -> |x| T::ONE.div(a, rounding(x));
+    Sqrt(a: T) [a] -> |x| a.sqrt(rounding(x));
+    Rsqrt(a: T) [] -> |x| T::narrow(1.0 / a.wide().sqrt());
+    Ex2(a: T) [] -> |x| T::narrow(a.wide().exp2());
+    Lg2(a: T) [] -> |x| T::narrow(a.wide().log2());
+    Sin(a: T) [] -> |x| T::narrow(a.wide().sin());
+    Cos(a: T) [] -> |x| T::narrow(a.wide().cos());
+    Tanh(a: T) [] -> |x| T::narrow(a.wide().tanh());
+    Abs(a: T) [] -> |x| a.abs();
+    Neg(a: T) [] -> |x| a.neg();
+    Min(a: T, b: T) [] -> |x| extreme(a, b, x, true);
+    Max(a: T, b: T) [] -> |x| extreme(a, b, x, false);
 }
 
 /// `min` and `max`: a single NaN operand loses (unless [`NAN`]), and -0 < +0.

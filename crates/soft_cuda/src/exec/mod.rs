@@ -85,7 +85,6 @@ mod stuck;
 pub(crate) mod subword;
 pub(crate) mod tensor_core;
 mod unwaited;
-pub(crate) mod video;
 pub(crate) mod warp;
 pub(crate) mod wgmma;
 mod word_reads;

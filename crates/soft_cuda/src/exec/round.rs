@@ -126,8 +126,8 @@ pub(crate) struct Format {
     /// Bits of the exponent and of the mantissa.
     exponent: u32,
     mantissa: u32,
-    /// The only NaN that results are.
-    nan: u64,
+    /// The NaN that results are where none is kept.
+    pub(crate) nan: u64,
 }
 
 pub(crate) const F16: Format = Format { exponent: 5, mantissa: 10, nan: 0x7fff };
@@ -170,6 +170,16 @@ impl Format {
             }
         };
         f64::from_bits(magnitude.to_bits() | sign << 63)
+    }
+
+    /// The quiet NaN with the sign of one of another format, and as much of its payload as fits.
+    pub(crate) const fn nan_of(self, bits: u64, from: Format) -> u64 {
+        let sign = bits >> (from.exponent + from.mantissa) & 1;
+        let payload = bits << (64 - from.mantissa) >> (64 - self.mantissa);
+        sign << (self.exponent + self.mantissa)
+            | self.infinity()
+            | 1 << (self.mantissa - 1)
+            | payload
     }
 
     /// The bits of what a float is rounded to.

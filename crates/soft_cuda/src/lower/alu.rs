@@ -56,6 +56,7 @@ impl Lowering<'_> {
                 self.apply_or(at, run, ty, &[ty, Ty::U32], 0)?;
             }
             "shf" => self.shf(at)?,
+            "vshr" => self.vshr(at)?,
             "popc" | "clz" => {
                 let ty = at.ty()?;
                 let run = match base {

@@ -106,7 +106,6 @@ impl<'m> Lowering<'m> {
             || self.memory(base, &mut at)?
             || self.half(base, &mut at)?
             || self.matrix(base, &mut at)?
-            || self.video(base, &mut at)?
             || self.arithmetic(base, &mut at)?;
         if !known {
             return Err(at.unsupported("this instruction is unknown"));

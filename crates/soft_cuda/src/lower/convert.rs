@@ -151,7 +151,9 @@ impl Lowering<'_> {
         }
         let small = matches!(to_scalar, Scalar::F16 | Scalar::Bf16) || tf32 && rounding != Some(4);
         let relu = small && from_scalar == Scalar::F32 && at.take("relu");
-        let flags = if !tf32 && at.take("ftz") { FTZ } else { 0 }
+        // On the way to f16 an H200 flushes nothing.
+        let ftz = !tf32 && at.take("ftz") && to_scalar != Scalar::F16;
+        let flags = if ftz { FTZ } else { 0 }
             | if !tf32 && at.take("sat") { SAT } else { 0 }
             | if relu { RELU } else { 0 };
         let number = rounding.unwrap_or(0);

@@ -67,6 +67,33 @@ impl Lowering<'_> {
         self.apply(at, run, ty, &[ty, ty, Ty::U32], right | clamp << 1)
     }
 
+    /// `vshr`, of parts of registers. What is shifted right fits, so `.sat` says nothing.
+    pub(super) fn vshr(&mut self, at: &mut Context<'_>) -> Result<()> {
+        let signed = match at.mods.as_slice() {
+            [d @ ("u32" | "s32"), a, "u32", ..] if d == a => *d == "s32",
+            _ => return Err(at.unsupported("its types are `.u32` or `.s32` twice, and `.u32`")),
+        };
+        at.mods.drain(..3);
+        at.take("sat");
+        let clamp = clamp(at)?;
+        let second = at.take_one(&alu::SECONDS).map_or(0, |second| second as u32 + 1);
+        let (d, a, b, c) = match at.inst.operands.as_slice() {
+            [d, a, b] if second == 0 => (d, a, b, self.narrow(0)),
+            [d, a, b, c] if second != 0 => (d, a, b, self.src(at, c, Ty::B32)?),
+            [d, _, _, _] if part(d).1 < alu::PARTS.len() => {
+                return Err(at.unsupported("its destination is a whole register"));
+            }
+            _ => return Err(at.bad_operands("a third source is for a second operation")),
+        };
+        let ((a, a_part), (b, b_part)) = (part(a), part(b));
+        let (a, b) = (self.src(at, &a, Ty::B32)?, self.src(at, &b, Ty::B32)?);
+        let d = self.dst(at, d, Ty::B32)?;
+        let parts = a_part as u32 | (b_part as u32) << 3;
+        let x = parts | u32::from(signed) << 6 | clamp << 7 | second << 8;
+        self.emit(at, pick_compact::<Map3<alu::Vshr>>(), fields(d, &[a, b, c], x));
+        Ok(())
+    }
+
     pub(super) fn bfi(&mut self, at: &mut Context<'_>) -> Result<()> {
         let ty = at.ty()?;
         let run = match ty.bits {
@@ -120,6 +147,17 @@ impl Lowering<'_> {
         self.emit(at, run, fields(d, &sources, table as u32));
         Ok(())
     }
+}
+
+/// The register of an operand, and the number of its part.
+fn part(operand: &Operand) -> (Operand, usize) {
+    if let Operand::Name(name) = operand
+        && let Some((register, part)) = name.rsplit_once('.')
+        && let Some(number) = alu::PARTS.iter().position(|&p| p == part)
+    {
+        return (Operand::Name(register.to_owned()), number);
+    }
+    (operand.clone(), alu::PARTS.len())
 }
 
 /// Claims whether amounts are clamped or wrap.

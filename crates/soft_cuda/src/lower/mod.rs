@@ -37,7 +37,6 @@ mod shared;
 mod subword;
 mod tiles;
 mod ty;
-mod video;
 mod wgmma;
 
 use self::encode::{Body, Encoder};

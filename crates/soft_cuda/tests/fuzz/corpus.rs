@@ -167,7 +167,7 @@ SPIN: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0; @!%p2 bra SPIN;
   add.cc.u32 %r5, %r1, %r2; addc.u32 %r6, %r1, %r3; clz.b32 %r7, %r1; brev.b32 %r8, %r7;
   sub.cc.u32 %r5, %r1, %r2; madc.hi.cc.u32 %r6, %r1, %r3, %r2; mad24.hi.sat.s32 %r7, %r1, %r2, %r3;
   bmsk.clamp.b32 %r8, %r1, %r2; szext.wrap.s32 %r9, %r1, %r2; fns.b32 %r10, %r1, 3, -1;
-  vshr.u32.u32.u32.clamp.add %r5, %r1.h1, %r2, %r3; vset.s32.u32.lt %r6.b2, %r1, %r2.b0, %r3;
+  vshr.u32.u32.u32.clamp.add %r5, %r1.h1, %r2, %r3;
   dp2a.lo.s32.u32 %r11, %r1, %r2, %r3; cvt.pack.sat.u8.s32.b32 %r12, %r1, %r2, %r3;
   shf.l.wrap.b32 %r9, %r1, %r2, 7; dp4a.u32.u32 %r10, %r1, %r2, %r3; sad.u32 %r11, %r1, %r2, %r3;
   mov.b64 %rd3, {%r1, %r2}; mov.b64 {%r3, %r4}, %rd3; cvta.to.global.u64 %rd4, %rd1;

@@ -4,7 +4,7 @@
 
 A header says the bits of the operands, `>`, the bits of the results, the modes, and the code, in which `R` stands for
 the mode. The rows below have the operands, `=`, and a result for each mode. Arithmetic is done by MPFR in the format
-of the result, with subnormals; integers are Python's.
+of the result, with subnormals; integers are Python's. Which NaN a result is, an H200 said.
 """
 
 import random
@@ -13,7 +13,7 @@ import gmpy2
 FLOAT = ["rn", "rz", "rm", "rp"]
 INTEGRAL = ["rni", "rzi", "rmi", "rpi"]
 ROUND = {"rn": gmpy2.RoundToNearest, "rz": gmpy2.RoundToZero, "rm": gmpy2.RoundDown, "rp": gmpy2.RoundUp}
-# Bits of the exponent and of the mantissa, and the NaN that results are.
+# Bits of the exponent and of the mantissa, and the NaN that results are where none is kept.
 FORMATS = {
     "f16": (5, 10, 0x7FFF),
     "bf16": (8, 7, 0x7FFF),
@@ -67,6 +67,13 @@ def encode(x, name):
     return sign | units + (last - least << m)
 
 
+def kept(bits, source, to):
+    """A NaN in another format, made quiet: its sign, and as much of its payload as fits."""
+    (e, m, _), (to_e, to_m, _) = FORMATS[source], FORMATS[to]
+    payload = (bits & (1 << m) - 1) << 64 >> 64 + m - to_m
+    return bits >> e + m << to_e + to_m | ((1 << to_e) - 1) << to_m | 1 << to_m - 1 | payload
+
+
 def flush(bits, name):
     e, m, _ = FORMATS[name]
     return bits if bits >> m & ((1 << e) - 1) else bits & 1 << (e + m)
@@ -89,11 +96,17 @@ OPERATIONS = {
     "sqrt": gmpy2.sqrt,
     "rcp": lambda a: gmpy2.div(gmpy2.mpfr(1), a),
 }
+# The operands of f64 that a NaN comes from, the first one first.
+KEPT = {"add": [1, 0], "sub": [1, 0], "mul": [1, 0], "fma": [1, 2, 0], "mad": [1, 2, 0], "div": [0, 1], "sqrt": [0], "rcp": [0]}
 
 
 def arithmetic(op, name, mode, operands, ftz=False, sat=False):
     if ftz:
         operands = [flush(bits, name) for bits in operands]
+    if name == "f64":
+        for i in KEPT[op]:
+            if gmpy2.is_nan(value(operands[i], name)):
+                return kept(operands[i], name, name)
     with context(name, mode):
         result = OPERATIONS[op](*[value(bits, name) for bits in operands])
     result = encode(result, name)
@@ -127,7 +140,7 @@ def signed(bits, width):
 def cvt(to, source, mode, bits, ftz=False, sat=False, relu=False):
     """The word of a register of 32 bits or, for 64 bits, of 64."""
     if source in FORMATS:
-        if ftz and source == "f32":
+        if ftz and source == "f32" and to != "f16":
             bits = flush(bits, source)
         x = value(bits, source)
     else:
@@ -148,6 +161,14 @@ def cvt(to, source, mode, bits, ftz=False, sat=False, relu=False):
         n &= (1 << width) - 1
         register = max(width, 32)
         return (signed(n, width) if to[0] == "s" else n) & ((1 << register) - 1)
+    if source in FORMATS and gmpy2.is_nan(x) and not sat:
+        if "f64" in [source, to]:
+            return kept(bits, source, to)
+        if [source, to] == ["bf16", "f32"]:
+            return bits << 16
+        if to == "tf32":
+            return bits >> 13 << 13 if mode == "rna" else FORMATS[to][2] << 13
+        return FORMATS[to][2]
     if mode.endswith("i") and gmpy2.is_finite(x):
         sign = gmpy2.is_signed(x)
         with EXACT:
@@ -155,9 +176,8 @@ def cvt(to, source, mode, bits, ftz=False, sat=False, relu=False):
             x = -abs(x) if sign else abs(x)
     if mode == "rna":
         # The carry does the rest.
-        e, m, nan = FORMATS[to]
-        drop = 23 - m
-        result = nan if gmpy2.is_nan(x) else bits + (1 << drop - 1) >> drop
+        drop = 23 - FORMATS[to][1]
+        result = bits + (1 << drop - 1) >> drop
         if gmpy2.is_infinite(x):
             result = bits >> drop
     else:
@@ -171,7 +191,7 @@ def cvt(to, source, mode, bits, ftz=False, sat=False, relu=False):
     if sat:
         result = saturate(result, to)
     if to == "tf32":
-        result = 0x7FFFFFFF if result == FORMATS[to][2] else result << 13
+        result <<= 13
     return result
 
 
@@ -401,74 +421,30 @@ def integers(rng):
 
 
 def video(rng):
-    """Arithmetic of parts of registers."""
+    """Parts of registers, shifted right."""
     parts = {"": (32, 0), ".h0": (16, 0), ".h1": (16, 16), ".b0": (8, 0), ".b1": (8, 8), ".b2": (8, 16), ".b3": (8, 24)}
+    second = {"": lambda x, c: x, ".add": lambda x, c: x + c, ".min": min, ".max": max}
 
-    def extract(word, part, kind):
-        bits, first = parts[part]
-        x = word >> first & (1 << bits) - 1
-        return signed(x, bits) if kind == "s32" else x
-
-    operations = {
-        "vadd": lambda a, b: a + b,
-        "vsub": lambda a, b: a - b,
-        "vabsdiff": lambda a, b: abs(a - b),
-        "vmin": min,
-        "vmax": max,
-        "vshl": lambda a, b: a << b,
-        "vshr": lambda a, b: a >> b,
-        "vset.eq": lambda a, b: int(a == b),
-        "vset.ne": lambda a, b: int(a != b),
-        "vset.lt": lambda a, b: int(a < b),
-        "vset.le": lambda a, b: int(a <= b),
-        "vset.gt": lambda a, b: int(a > b),
-        "vset.ge": lambda a, b: int(a >= b),
-    }
-
-    def one(name, f):
-        kind = rng.choice(["u32", "s32"])
-        d_type, a_type, b_type = (kind, kind, "u32") if name in ["vshl", "vshr"] else [rng.choice(["u32", "s32"]) for _ in range(3)]
-        mode = rng.choice(["clamp", "wrap"]) if name in ["vshl", "vshr"] else ""
-        second, merge = rng.choice(["", "", "add", "min", "max", "merge", "merge"]), ""
-        if second == "merge":
-            second, merge = "", rng.choice(list(parts)[1:])
-        sat = not name.startswith("vset") and rng.random() < 0.5
-        a_part, b_part = rng.choice(list(parts)), rng.choice(list(parts))
-        if name.startswith("vset"):
-            base, comparison = name.split(".")
-            d_type = "u32"
-            dots = f"{base}.{a_type}.{b_type}.{comparison}"
-        else:
-            dots = f"{name}.{d_type}.{a_type}.{b_type}"
-        dots += (".sat" if sat else "") + f".{mode}" * bool(mode) + f".{second}" * bool(second)
-        arity = 3 if second or merge else 2
-
-        def expected(a, b, c=0):
-            a, b = extract(a, a_part, a_type), extract(b, b_part, b_type)
-            if mode:
-                b = min(b, 32) if mode == "clamp" else b % 32
-            x = f(a, b)
-            bits, first = parts[merge]
-            if sat:
-                low, high = (-1 << bits - 1, (1 << bits - 1) - 1) if d_type == "s32" else (0, (1 << bits) - 1)
-                x = min(max(x, low), high)
-            number = signed(c, 32) if d_type == "s32" else c
-            x = {"": lambda: x, "add": lambda: x + number, "min": lambda: min(x, number), "max": lambda: max(x, number)}[second]()
-            mask = (1 << bits) - 1 << first
-            return c & ~mask | x << first & mask
-
-        sources = f"A{a_part}, B{b_part}" + ", C" * (arity == 3)
+    def one(kind, mode, then):
+        (a_part, a_at), (b_part, b_at) = [rng.choice(list(parts.items())) for _ in range(2)]
+        extract = lambda word, bits, first: word >> first & (1 << bits) - 1
+        number = (lambda x, bits: signed(x, bits)) if kind == "s32" else lambda x, bits: x
+        sat = rng.choice(["", ".sat"])
+        code = f"vshr.{kind}.{kind}.u32{sat}.{mode}{then} D, A{a_part}, B{b_part}{', C' * bool(then)};"
         rows = []
         for _ in range(5):
-            operands = [one_of(rng, "u32") for _ in range(arity)]
-            if mode and rng.random() < 0.7:
+            operands = [one_of(rng, "u32") for _ in range(3 if then else 2)]
+            if rng.random() < 0.7:
                 operands[1] = rng.randrange(40) * 0x01010101
-            rows.append((operands, [expected(*operands) & 0xFFFFFFFF]))
-        return [32] * arity, [32], [""], f"{dots} D{merge}, {sources};", rows
+            by = extract(operands[1], *b_at)
+            x = number(extract(operands[0], *a_at), a_at[0]) >> (min(by, 32) if mode == "clamp" else by % 32)
+            rows.append((operands, [second[then](x, number(operands[-1], 32)) & 0xFFFFFFFF]))
+        return [32] * len(operands), [32], [""], code, rows
 
-    for name, f in operations.items():
-        for _ in range(6 if "." not in name else 2):
-            yield one(name, f)
+    for kind in ["u32", "s32"]:
+        for mode in ["clamp", "wrap"]:
+            for then in second:
+                yield one(kind, mode, then)
 
 
 if __name__ == "__main__":

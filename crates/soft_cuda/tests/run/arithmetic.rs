@@ -267,7 +267,7 @@ fn conversions_saturate() {
     check1("cvt.sat.f32.f32", &[(f(2.0), f(1.0)), (NAN, f(0.0))]);
     check1(
         "cvt.rna.tf32.f32",
-        &[(0x3f80_1000, 0x3f80_2000), (0x3f80_0fff, 0x3f80_0000), (NAN, NAN)],
+        &[(0x3f80_1000, 0x3f80_2000), (0x3f80_0fff, 0x3f80_0000), (NAN, 0x7fff_e000)],
     );
     let to64 = op3(
         "cvt.s64.s32 %rd10, %r2; shr.s64 %rd10, %rd10, 32; cvt.u32.u64 %r10, %rd10;",
