@@ -9,8 +9,8 @@
 /// It computes `C = alpha * A * B + beta * C`, row-major, with `A` M x K, `B` K x N and `C` M x N. A, B, C
 /// and the sums are f32; products are as its [`Arithmetic`] says. One whose [`KernelAbi`] has more
 /// parameters computes batches, transposes and epilogues by them. Where a launch gives an alpha of 0 as a number, its
-/// k is 0, too: a kernel multiplies by alpha whatever it has summed. An alpha in device memory does not matter where k
-/// is 0, which the launch says by an alpha of 0 as a number.
+/// k is 0, too: a kernel multiplies by alpha whatever it has summed. If k is 0 and alpha is in
+/// device memory, the launch says [`NO_SUM`](crate::epilogue::operations::NO_SUM).
 ///
 /// A launch trusts what is said here, so only this crate can say it:
 ///

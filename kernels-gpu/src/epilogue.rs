@@ -40,6 +40,8 @@ pub mod operations {
     pub const RESIDUAL: u32 = 1 << 4;
     /// Alpha and beta are read from device memory.
     pub const DEVICE_FACTORS: u32 = 1 << 5;
+    /// K is 0, so that the alpha in device memory does not matter.
+    pub const NO_SUM: u32 = 1 << 6;
     /// The activations, of which there is one at most.
     pub const ACTIVATION: u32 = 7 << 8;
     /// `max(x, 0)`.
@@ -674,8 +676,8 @@ impl Output {
         values: &mut [f32; N],
     ) {
         use operations::{
-            ACTIVATION, BIAS_COLUMN, BIAS_ROW, DEVICE_FACTORS, GELU, GELU_TANH, RELU, RESIDUAL,
-            SCALE_COLUMN, SCALE_ROW, SILU,
+            ACTIVATION, BIAS_COLUMN, BIAS_ROW, DEVICE_FACTORS, GELU, GELU_TANH, NO_SUM, RELU,
+            RESIDUAL, SCALE_COLUMN, SCALE_ROW, SILU,
         };
         // Not known to be the same each time: else a loop around this would become one for each set of
         // operations.
@@ -685,10 +687,9 @@ impl Output {
         if epilogue.has(DEVICE_FACTORS) {
             // SAFETY: the launch promises both.
             unsafe { (alpha, beta) = (element(epilogue.alpha), element(epilogue.beta)) };
-            // Nothing is left of A and B with alpha = 0, NaN included, nor of alpha where nothing is summed: then the
-            // launch gives 0 as a number. What is left adds nothing to C, which may be -0. Where alpha is a number, the
-            // host sees to all that: see `KernelDescriptor`.
-            if alpha == 0.0 || self.alpha == 0.0 {
+            // Nothing is left of A and B with alpha = 0, NaN included. -0 leaves every C as it is, -0
+            // itself. For factors that are numbers the host does this: see `KernelDescriptor`.
+            if alpha == 0.0 || epilogue.has(NO_SUM) {
                 (*values, alpha) = ([0.0; N], if beta == 0.0 { 0.0 } else { -0.0 });
             }
         }

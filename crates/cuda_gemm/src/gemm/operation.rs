@@ -263,12 +263,11 @@ impl Gemm {
     ///
     /// Kernels compute `alpha * sum + beta * C`, or without `beta * C` if beta is 0. Where nothing is
     /// summed, the sum is 0, and has to leave no trace: -0 is what leaves every number as it is, and
-    /// -0 itself. So C is `beta * C` then, or 0. Where alpha is in device memory, an alpha of 0 says
-    /// that nothing is summed.
+    /// -0 itself. So C is `beta * C` then, or 0. Kernels see to factors in device memory themselves.
     pub(crate) fn kernel_factors(&self, [alpha, beta]: [f32; 2]) -> Option<[f32; 2]> {
         let sums = self.depth() > 0;
         match (self.factors_on_device, sums) {
-            (true, _) => Some([if sums { 1.0 } else { 0.0 }, 1.0]),
+            (true, _) => Some([1.0, 1.0]),
             (false, true) => Some([alpha, beta]),
             (false, false) if beta == 0.0 => Some([0.0, beta]),
             (false, false) if beta == 1.0 && self.epilogue.is_none() => None,

@@ -183,7 +183,11 @@ impl RawExtras {
         [row, col]: [usize; 2],
         product: usize,
     ) -> Parameters {
-        let factors = if gemm.factors_on_device { operations::DEVICE_FACTORS } else { 0 };
+        let factors = match (gemm.factors_on_device, gemm.depth()) {
+            (false, _) => 0,
+            (true, 0) => operations::DEVICE_FACTORS | operations::NO_SUM,
+            (true, _) => operations::DEVICE_FACTORS,
+        };
         let at = |extra: RawExtra, offset: usize| {
             let offset = extra.stride.wrapping_mul(product).wrapping_add(offset);
             // What is not there is not read.
