@@ -3,11 +3,12 @@
 //! With the feature, kernels have `Box`, `Vec`, `String` and `format!`, after
 //! `extern crate alloc;` and with `CudaBuilder::alloc(true)`. What they allocate is in global memory,
 //! and any thread may free it, in this launch or in a later one. It is slow, and the heap is small:
-//! 8 MiB, unless the host asks a GPU for more (`cuCtxSetLimit`). An allocation that fails is a panic.
+//! 8 MiB, unless the host asks for more (`CU_LIMIT_MALLOC_HEAP_SIZE`). An allocation that fails is a
+//! panic.
 //!
 //! Collections and formatting take stack, and call functions by their address, for which the driver
-//! cannot count it: a thread of a GPU has 1 KiB then, unless the host asks for more
-//! (`CU_LIMIT_STACK_SIZE`), and goes on past its end with an illegal address.
+//! cannot count it: a thread has 1 KiB then, unless the host asks for more (`CU_LIMIT_STACK_SIZE`).
+//! Past its end a GPU goes on with an illegal address; on the software device that is a fault.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::arch::nvptx::{free, malloc};
