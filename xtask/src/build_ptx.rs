@@ -21,7 +21,9 @@ const ARCHITECTURES: [CudaArch; 2] = [CudaArch::Sm80, CudaArch::Sm90a];
 
 /// The crate of kernels, and everything else that decides what PTX comes out of it.
 const KERNELS: &str = "kernels-gpu";
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 8] = [
+    "Cargo.lock",
+    "Cargo.toml",
     "crates/cuda_builder",
     "crates/cuda_std",
     "crates/cuda_std_macros",

@@ -114,7 +114,7 @@ pub(crate) fn unsupported(message: &str, ir: &str) -> CudaBuilderError {
         what: format!("something in this crate (LLVM: {message})"),
         function: None,
         place: None,
-        help: "take kernels out until it compiles, and write what the last one does another way"
+        help: "remove kernels until the crate compiles, then rewrite the one removed last"
             .to_owned(),
     }
 }
@@ -237,7 +237,7 @@ define internal void @_RNvCsl7InW07XhCl_1k4wide(double %0) {
              `k::wide`, at src/lib.rs:12:9; convert it to one of 64 bits, in two steps if it is larger"
         );
         let other = unsupported(message, "").to_string();
-        assert!(other.contains("(LLVM: unsupported library call operation); take"), "{other}");
+        assert!(other.contains("(LLVM: unsupported library call operation); remove"), "{other}");
         assert_eq!(llvm_error("error: mismatched types"), None);
     }
 }

@@ -12,13 +12,17 @@ pub(crate) struct Ended {
     pub errors: String,
 }
 
-/// Runs cargo. What it says in front of the first error goes to stderr as it comes.
+/// Runs cargo. What it says in front of the first error goes to stderr as it comes, and all of it
+/// if it succeeds.
 pub(crate) fn run(cargo: &mut Command) -> io::Result<Ended> {
+    // Colours would stand in front of `error`.
+    cargo.env("CARGO_TERM_COLOR", "never");
     let mut child = cargo.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
     let mut errors = String::new();
     let said = child.stderr.take().map(BufReader::new);
-    for line in said.into_iter().flat_map(|said| said.split(b'\n')) {
-        let line = String::from_utf8_lossy(&line?).into_owned() + "\n";
+    // Where it cannot be read any more, cargo has ended, or does.
+    for line in said.into_iter().flat_map(|said| said.split(b'\n')).map_while(Result::ok) {
+        let line = String::from_utf8_lossy(&line).into_owned() + "\n";
         let is_error = line.starts_with("error") || line.contains(LLVM_ERROR);
         if errors.is_empty() && !is_error {
             // Nobody need listen.
@@ -27,7 +31,11 @@ pub(crate) fn run(cargo: &mut Command) -> io::Result<Ended> {
             errors += &line;
         }
     }
-    Ok(Ended { success: child.wait()?.success(), errors })
+    let success = child.wait()?.success();
+    if success {
+        let _ = io::stderr().write_all(errors.as_bytes());
+    }
+    Ok(Ended { success, errors })
 }
 
 /// What went wrong, in front of what cargo and rustc say of it.

@@ -26,6 +26,10 @@
 //! What no digest sees: the order in which the optimiser gets functions, a derive that reads
 //! documentation, and a kernel that computes with the text of its own file (`include_str!`).
 //!
+//! Of the workspace's `Cargo.toml` and `Cargo.lock` only what the crates can need counts: the versions
+//! of the packages that they reach, their lines in `[workspace.dependencies]`, and the settings that
+//! hold for all packages. So a new dependency of the host makes no PTX stale.
+//!
 //! PTX is committed compressed, a tenth of its size: what is listed as `sm_80.ptx` lies in
 //! `sm_80.ptx.xz`. The digest is of the text; `sha256sum` checks it after `xz -dk`.
 
@@ -40,12 +44,14 @@ use sha2::{Digest, Sha256};
 
 use self::items::Crate;
 use self::scope::Names;
+use self::workspace::{Packages, locked};
 use crate::{CudaArch, CudaBuilderError};
 
 mod digest;
 mod items;
 mod scope;
 mod tokens;
+mod workspace;
 
 /// The folder of a crate of kernels that its committed PTX lies in.
 pub const FOLDER: &str = "ptx";
@@ -74,11 +80,15 @@ impl SourceDigests {
     /// Reads a record that [`write`](Self::write) wrote.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// If the file cannot be read, or is no such record.
     pub fn read(file: &Path) -> Result<Self, CudaBuilderError> {
         let text = fs::read_to_string(file).map_err(CudaBuilderError::io(file))?;
-        let lines = text.lines().filter_map(|line| line.split_once("  "));
-        Ok(SourceDigests(lines.map(|(digest, path)| (path.into(), digest.into())).collect()))
+        let lines = text.lines().map(|line| line.split_once("  "));
+        let digests: Option<Vec<_>> =
+            lines.map(|line| line.map(|(digest, path)| (path.into(), digest.into()))).collect();
+        let damaged = || io::Error::other("it is damaged; type `cargo xtask build-ptx`");
+        let digests = digests.filter(|all| !all.is_empty()).ok_or_else(damaged);
+        digests.map(SourceDigests).map_err(CudaBuilderError::io(file))
     }
 
     /// Writes the record to `file`.
@@ -124,6 +134,7 @@ impl SourceDigests {
 
 const MANIFEST: &str = "Cargo.toml";
 const SCRIPT: &str = "build.rs";
+const LOCK: &str = "Cargo.lock";
 
 /// The digest of each path.
 fn digests<'p>(root: &Path, paths: &[&'p str]) -> Vec<(&'p str, Result<String, CudaBuilderError>)> {
@@ -132,10 +143,13 @@ fn digests<'p>(root: &Path, paths: &[&'p str]) -> Vec<(&'p str, Result<String, C
         folders.map(|path| (*path, Package::read(&root.join(path)))).collect();
     let mut names = Names::default();
     crates.values().flatten().for_each(|one| names.add(&one.source));
-    let named: String = crates.values().flatten().map(|one| &*one.manifest).collect();
+    let manifests: Vec<String> =
+        crates.values().flatten().map(|one| one.manifest.clone()).collect();
+    let on_device = crates.values().flatten().filter(|one| one.source.is_for_device);
+    let used = locked(root, on_device.map(Package::name));
     let mut digest = |path: &str| match crates.remove(path) {
-        Some(package) => package.map(|package| package.digest(&names, &named)),
-        None => file_digest(&root.join(path)),
+        Some(package) => package.map(|package| package.digest(&names, &manifests)),
+        None => file_digest(&root.join(path), &used),
     };
     paths.iter().map(|path| (*path, digest(path))).collect()
 }
@@ -155,14 +169,19 @@ impl Package {
         Ok(Package { source: Crate::read(folder)?, manifest })
     }
 
-    /// `manifests` are those of all crates that are digested together.
-    fn digest(&self, names: &Names, manifests: &str) -> String {
+    fn name(&self) -> &str {
         let name = self.manifest.lines().find_map(|line| line.strip_prefix("name = "));
-        let name = name.unwrap_or_default().trim_matches('"');
-        // `name.workspace = true`, `name = { .. }`.
-        let is_dependency = manifests.lines().any(|line| {
-            line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['.', ' ', '=']))
-        });
+        name.unwrap_or_default().trim_matches('"')
+    }
+
+    /// `manifests` are those of all crates that are digested together.
+    fn digest(&self, names: &Names, manifests: &[String]) -> String {
+        // Wherever its name stands: a dependency can be written in many ways.
+        let others = manifests.iter().filter(|manifest| **manifest != self.manifest);
+        let is_of_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+        let is_dependency = others
+            .flat_map(|manifest| manifest.split(|c| !is_of_word(c)))
+            .any(|word| word == self.name());
         let items = digest::digest(&self.source, names, is_dependency);
         hex(&Sha256::new_with_prefix(items).chain_update(&self.manifest).finalize())
     }
@@ -172,13 +191,15 @@ impl Package {
 fn settings(text: &str) -> String {
     let mut settings = String::new();
     for line in text.lines() {
-        let mut quote = None;
+        let (mut quote, mut is_escaped) = (None, false);
         let comment = line.find(|c| {
             match quote {
+                _ if is_escaped => {}
                 Some(open) if c == open => quote = None,
                 None if c == '"' || c == '\'' => quote = Some(c),
                 _ => {}
             }
+            is_escaped = !is_escaped && c == '\\' && quote == Some('"');
             c == '#' && quote.is_none()
         });
         let line = line[..comment.unwrap_or(line.len())].trim();
@@ -224,11 +245,15 @@ fn contents(file: &Path) -> Result<Vec<u8>, CudaBuilderError> {
     Ok(text)
 }
 
-/// The digest of a file that is no crate.
-fn file_digest(file: &Path) -> Result<String, CudaBuilderError> {
+/// The digest of a file that is no crate. `used` are the locked packages that the crates need: of
+/// the workspace's manifest and lock file the rest does not count.
+fn file_digest(file: &Path, used: &Packages) -> Result<String, CudaBuilderError> {
     let bytes = contents(file)?;
+    let name = file.file_name().unwrap_or_default();
     let is_toml = file.extension().is_some_and(|extension| extension == "toml");
     Ok(hex(&match std::str::from_utf8(&bytes) {
+        Ok(_) if name == LOCK => Sha256::digest(workspace::entries(used)),
+        Ok(text) if name == MANIFEST => Sha256::digest(workspace::manifest(&settings(text), used)),
         Ok(text) if is_toml => Sha256::digest(settings(text)),
         _ => Sha256::digest(&bytes),
     }))

@@ -1,17 +1,19 @@
 //! The name that a crate has for `cuda_std`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 use std::{env, fs};
 
 use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 
 /// Puts the crate's name for `cuda_std` into what a macro makes, for `::cuda_std`.
 pub fn renamed(tokens: TokenStream) -> TokenStream {
-    // One rustc compiles one crate.
-    static NAME: OnceLock<Option<String>> = OnceLock::new();
-    let own = || name(&PathBuf::from(env::var_os("CARGO_MANIFEST_DIR")?));
-    match NAME.get_or_init(own) {
+    // One rustc compiles one crate, but rust-analyzer expands the macros of many in one process.
+    static NAMES: Mutex<BTreeMap<PathBuf, Option<String>>> = Mutex::new(BTreeMap::new());
+    let Some(folder) = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from) else { return tokens };
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    match names.entry(folder).or_insert_with_key(|folder| name(folder)) {
         Some(name) => replace(tokens, name),
         None => tokens,
     }

@@ -457,7 +457,7 @@ impl fmt::Display for FaultKind {
             }
             FaultKind::StackOverflow { function, bytes } => write!(
                 f,
-                "stack overflow: a call of `{function}` does not fit in the {bytes} bytes of local memory that a thread has; does the function call itself too often? If not, raise CU_LIMIT_STACK_SIZE"
+                "stack overflow: calling `{function}` needs more than the {bytes} bytes of local memory of a thread; check its recursion, or raise CU_LIMIT_STACK_SIZE"
             ),
         }
     }

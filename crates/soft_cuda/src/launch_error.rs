@@ -57,7 +57,9 @@ pub enum InvalidLaunch {
         limit: u32,
     },
     /// The kernel is launched in clusters alone (`.explicitcluster`).
-    #[error("the launch has to say how many blocks a cluster has; give it that attribute")]
+    #[error(
+        "this kernel needs an explicit cluster size: set the launch attribute CLUSTER_DIMENSION"
+    )]
     ClusterMissing,
     /// The kernel was compiled for exactly one block shape (`.reqntid`).
     #[error("the block is {block:?}, but the kernel requires {required:?}")]

@@ -174,8 +174,9 @@ impl<'a> Context<'a> {
             if is_member || is_behind_separator(tokens, at) {
                 mentions.methods.insert(word);
             }
-            let is_local =
-                is_member || at > 0 && tokens.is(at - 1, "$") || !self.scope.is_known(word);
+            // `$crate` is the macro's own crate, and other words behind `$` are its arguments.
+            let is_argument = at > 0 && tokens.is(at - 1, "$") && word != "crate";
+            let is_local = is_member || is_argument || !self.scope.is_known(word);
             if is_local {
                 if is_own {
                     add_token(tokens, at, key);

@@ -41,8 +41,7 @@ impl Device {
             }
         };
         let starts_early = loaded.starts_early;
-        let function = loaded.module.get_function(name);
-        let function = function.map_err(|error| self.error("cuModuleGetFunction", error))?;
+        let function = function_of(&loaded.module, name, self)?;
         // SAFETY: only the lifetime is changed. The module is boxed in the device's context, which never
         // drops one of its modules, and which the entry point keeps.
         let function = unsafe { mem::transmute::<Function<'_>, Function<'static>>(function) };
@@ -329,11 +328,22 @@ fn attribute(id: u32, numbers: [u32; 3]) -> sys::CUlaunchAttribute {
 /// Loads PTX, and fetches the compiler's log where that fails.
 fn load(text: &str, device: &str) -> Result<Module, Error> {
     let image = CString::new(text).expect("PTX is text without NUL");
-    Module::from_ptx_cstr(&image, &[]).map_err(|error| {
-        let code = code(error);
-        let (device, reason) = (device.to_owned(), describe(code));
-        Error::Jit { device, code, reason, log: jit_log(&image) }
+    Module::from_ptx_cstr(&image, &[])
+        .map_err(|error| refused(device, code(error), jit_log(&image)))
+}
+
+/// A kernel of a module. The software device says here what it cannot run in it.
+fn function_of<'m>(module: &'m Module, name: &str, device: &Device) -> Result<Function<'m>, Error> {
+    module.get_function(name).map_err(|error| match code(error) {
+        code @ CUresult::CUDA_ERROR_INVALID_PTX => {
+            refused(&device.info().name, code, cuda_driver::last_error().unwrap_or_default())
+        }
+        _ => device.error("cuModuleGetFunction", error),
     })
+}
+
+fn refused(device: &str, code: CUresult, log: String) -> Error {
+    Error::Jit { device: device.to_owned(), code, reason: describe(code), log }
 }
 
 /// The log of the driver's compiler. `cust` cannot ask for one, so the PTX that
@@ -390,13 +400,20 @@ mod tests {
     fn broken_ptx_comes_back_with_the_log() {
         let device = Device::open(DeviceChoice::Soft).unwrap();
         let _current = device.enter().unwrap();
-        let text = ".version 7.0\n.target sm_80\n.address_size 64\n\
-            .visible .entry broken()\n{\n    no.such.opcode;\n    ret;\n}\n";
-        let Err(error) = load(text, "a device") else { panic!("must not load") };
+        let text = |broken: &str, body: &str| {
+            format!(
+                ".version 7.0\n.target sm_80\n.address_size 64\n{broken}\n\
+                 .visible .entry k()\n{{\n    {body}\n    ret;\n}}\n"
+            )
+        };
+        let Err(error) = load(&text(".nonsense", ""), "a device") else { panic!("must not load") };
         let error = error.to_string();
-        assert!(
-            error.contains("a device cannot load") && error.contains("no.such.opcode"),
-            "{error}"
-        );
+        assert!(error.contains("a device cannot load") && error.contains("nonsense"), "{error}");
+
+        let module = load(&text("", "no.such.opcode;"), "a device").unwrap();
+        let error = function_of(&module, "k", &device).unwrap_err().to_string();
+        assert!(error.contains("cannot load") && error.contains("no.such.opcode"), "{error}");
+        let error = function_of(&module, "other", &device).unwrap_err().to_string();
+        assert!(error.contains("cuModuleGetFunction"), "{error}");
     }
 }

@@ -299,7 +299,9 @@ fn arrive(
 ) -> Result<(), FaultKind> {
     let warp = cx.warp;
     let barrier = &mut cx.barriers.all[index];
-    let (at, pending, phase, all) = (barrier.at, barrier.pending, barrier.phase, barrier.count);
+    // Those that copies are to make are not others' to make.
+    let pending = barrier.pending - barrier.copies.len() as u32;
+    let (at, phase, all) = (barrier.at, barrier.phase, barrier.count);
     if count == 0 || count > pending {
         let address = cx.rank_and_address(at).1;
         return Err(bad(format!(

@@ -24,7 +24,10 @@ pub(super) fn whole_warp(cx: &mut Cx<'_>, line: u32) -> bool {
     let others = !cx.mask;
     let waiting = vec![
         group(cx.mask, "execute the instruction"),
-        group(others, "are somewhere else, or have exited, and do not execute the one"),
+        group(
+            others,
+            "are elsewhere or have exited; all 32 lanes must execute this instruction together",
+        ),
     ];
     cx.fail(cx.mask.trailing_zeros(), FaultKind::BarrierDivergence { waiting });
     false

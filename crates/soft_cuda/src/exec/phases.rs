@@ -14,8 +14,8 @@ pub(super) struct MbarrierState {
     pub count: u32,
     /// Arrivals that the current phase lacks.
     pub pending: u32,
-    /// Arrivals of the current phase that come when copies are complete: threads, by warp and lane,
-    /// and their groups up to which.
+    /// Arrivals of the current phase that come when copies are complete: warp and lane, and the
+    /// first group of copies that need not be.
     pub copies: Vec<((usize, usize), u64)>,
     /// Bytes expected in the current phase, less those that have come.
     pub bytes: i64,

@@ -8,8 +8,8 @@ use super::op::Cx;
 use super::recorder::WarpFault;
 use crate::fault::FaultKind;
 
-/// Completes the copies of a warp whose threads have exited. Those that nobody has waited for until
-/// they have read their source may read shared memory that the block does not have any more.
+/// Completes the copies of a warp whose threads have exited. A copy whose read of its source nobody
+/// awaited may read shared memory that the block no longer has.
 pub(super) fn complete(cx: &mut Cx<'_>, warp: usize) -> Result<(), WarpFault> {
     cx.warp = warp;
     let stores = std::mem::replace(&mut cx.stores[warp], Groups::new());
