@@ -210,7 +210,8 @@ fn atomics_on_local_memory_are_faults() {
     }
     let device = Device::new(Config::default());
     for body in ["atom.local.add.u32 %r10, [%rd4], 1;", "red.add.u32 [own], 1;"] {
-        let error = device.load(&local(body)).unwrap_err().to_string();
+        let module = device.load(&local(body)).unwrap();
+        let error = module.kernel("k").unwrap_err().to_string();
         assert!(error.contains("global and shared memory"), "{error}");
     }
 }
