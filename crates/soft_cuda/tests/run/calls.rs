@@ -137,7 +137,7 @@ fn recursion_without_end_overflows_the_stack() {
     let FaultKind::StackOverflow { function, bytes } = &fault.kind else { panic!("{fault}") };
     assert!(function == "f" || function == "g", "{fault}");
     assert_eq!((*bytes, fault.thread), (16 << 10, [5, 0, 0]));
-    assert!(fault.to_string().contains("stack overflow: a call of `"), "{fault}");
+    assert!(fault.to_string().contains("stack overflow: calling `"), "{fault}");
 }
 
 /// Calls itself as often as a number says, with 48 bytes of its own each time.
