@@ -145,7 +145,7 @@ fn the_caller_s_context_stays_current() {
     drop(own);
     assert_eq!(current(), CUcontext::from(primary.as_raw()));
 
-    // One device in several threads, each of which has a context of its own.
+    // One device in several threads, each with a context of its own.
     let shared = Device::open(DeviceChoice::Soft).unwrap();
     let rounds = AtomicUsize::new(0);
     std::thread::scope(|scope| {

@@ -298,7 +298,7 @@ enum What {
 
 /// What begins at a token.
 struct Parsed {
-    /// Attributes in front of it, but for documentation.
+    /// Attributes in front of it, without documentation.
     attributes: Vec<Range<usize>>,
     is_public: bool,
     what: What,

@@ -23,7 +23,7 @@ impl Names {
                 if item.kind == ItemKind::Trait { &mut self.traits } else { &mut self.others };
             names.insert(name.clone());
         }
-        // Macros declare traits, too.
+        // Macros also declare traits.
         for file in &source.files {
             let tokens = &file.tokens;
             let is_trait = |at: &usize| tokens.get(*at).first == b't' && tokens.is(*at, "trait");

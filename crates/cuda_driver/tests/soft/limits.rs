@@ -55,7 +55,7 @@ fn get(limit: ResourceLimit) -> usize {
 
 #[test]
 fn the_stack_is_as_large_as_its_limit() {
-    // Whether so many calls fit in a context with such a stack.
+    // Whether this many calls fit in a context with this stack.
     let deep = |calls: u32, stack: Option<usize>| {
         let (_device, _context) = soft();
         if let Some(bytes) = stack {

@@ -19,7 +19,7 @@ pub(crate) const SAT: u32 = 2;
 pub(crate) const NAN: u32 = 4;
 /// The result's sign is the exclusive or of the operands' (`.xorsign.abs`).
 pub(crate) const XORSIGN: u32 = 8;
-/// Where the flags have the number of the rounding, of which 0 is to the nearest.
+/// Where the flags have the number of the rounding; 0 is to the nearest.
 const ROUNDING: u32 = 5;
 
 /// The flag of a rounding by its number in [`ROUNDINGS`], which is less than 4.

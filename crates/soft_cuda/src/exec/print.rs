@@ -58,7 +58,7 @@ unsafe impl Handler for AssertFail {
     }
 }
 
-/// A text for a message, of characters of so many bytes: as much of it as can be read.
+/// A text for a message, with `char_size` bytes a character: as much as can be read.
 fn text(cx: &Cx<'_>, lane: u32, address: u64, char_size: u64) -> String {
     let bytes = if matches!(char_size, 2 | 4) { char_size as u32 } else { 1 };
     let mut all = Vec::new();

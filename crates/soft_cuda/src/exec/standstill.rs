@@ -24,7 +24,7 @@ struct Waiters {
 
 impl Waiters {
     /// The lanes whose collective is complete: all lanes of their masks that have not exited are
-    /// at it, and it is complete for these, too.
+    /// at it, and it is also complete for these.
     fn complete(&self, live: u32) -> u32 {
         let mut lanes = self.lanes;
         loop {

@@ -1,4 +1,4 @@
-//! Words of which an instruction accesses some bytes alone.
+//! Instructions that access only some bytes of a word.
 
 use super::address::{Pointers, address_of, range, resolve, together};
 use super::element::Transfer;

@@ -20,7 +20,7 @@ pub fn inferred(i: u32) -> u64 {
     u64::from(count.fetch_add(i, Relaxed) + count.load(Acquire) + u32::from(swapped))
 }
 
-/// All operations of a type, of which the compiler knows the address alone.
+/// All operations of a type. The compiler knows only its address.
 macro_rules! operations {
     ($($name:ident: $atomic:ident $ty:ident;)*) => {$(
         /// All operations on a neighbour of two others.
