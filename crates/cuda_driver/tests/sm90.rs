@@ -355,7 +355,7 @@ fn clusters_that_a_kernel_and_a_launch_ask_for() {
     let without = unsafe { launch!(module.explicit<<<16, 32, 0, stream>>>()) };
     assert_eq!(without, Err(CudaError::InvalidValue));
     let said = cuda_driver::last_error().unwrap();
-    assert!(said.contains("how many blocks a cluster has"), "{said}");
+    assert!(said.contains("needs an explicit cluster size"), "{said}");
     let explicit = module.get_function("explicit").unwrap();
     assert_eq!(launch(sys::CUfunction::from(explicit.to_raw()), 0), refused);
 }
