@@ -21,7 +21,7 @@ type_it() {
     "$@"
 }
 
-edited=kernels-gpu/src/naive.rs
+edited=kernels-gpu/src/ladder/f32/naive.rs
 record=kernels-gpu/ptx/SOURCES.sha256
 cd "$(dirname "$0")/.."
 root=$PWD

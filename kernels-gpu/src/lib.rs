@@ -3,132 +3,116 @@
 //! Every rung computes `C = alpha * A * B + beta * C` in f32 on row-major matrices, for
 //! every shape, alpha and beta. Read the files in the order of [`LADDER`]: each starts with
 //! what changed since the rung before, and why. A second ladder, [`TENSOR_CORE_LADDER`], is for tensor
-//! cores, whose A and B are in 16 bits. Beside the ladders are kernels that are no rungs: [`tiles`], for small
-//! products in f32; [`wgmma_split`], for products in 16 bits of few tiles, and [`mma_outer`], of a short K; and
-//! [`tf32`], for tensor cores and matrices of f32.
+//! cores, whose A and B are in 16 bits. Beside the ladders are kernels that are no rungs: [`families::f32`], for small
+//! products in f32; [`wgmma_split`](families::half::wgmma_split), for products in 16 bits of few tiles, and [`mma_outer`](families::half::mma_outer), of a short K; and
+//! [`families::tf32`], for tensor cores and matrices of f32.
 //!
 //! The crate is built twice. `cuda_builder` builds it for the GPU; the host depends on it
-//! as an ordinary library, for the [`KernelDescriptor`] of each rung.
+//! as an ordinary library, for the [`KernelDescriptor`](abi::KernelDescriptor) of each rung.
 
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
 #![allow(clippy::needless_range_loop, reason = "the indices name rows and columns")]
 #![allow(clippy::too_many_arguments, reason = "a GEMM has eleven parameters, as in BLAS")]
 
-pub mod async_copy;
-pub mod coalesced;
-mod dependent_launch;
-mod descriptor;
-pub mod epilogue;
-#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
-mod f32_pipeline;
-pub mod frag_prefetch;
-mod fragment;
-mod half_rows;
-mod half_tile;
-pub mod matrix;
-pub mod mma;
-pub mod mma_outer;
-pub mod naive;
-#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
-pub mod persistent;
-#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
-mod pipeline_state;
-pub mod prefetch;
-pub mod regtile;
-pub mod roofline;
-pub mod rows2;
-mod share;
-pub mod smem2d;
-pub mod smem_full;
-pub mod smem_tile;
-pub mod staging;
-#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
-mod stream_k;
-mod swizzle;
-pub mod tensor_core;
-mod tensor_output;
-pub mod tf32;
-#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
-mod thread_tile;
-pub mod tile1d;
-pub mod tile2d;
-#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
-mod tile_load;
-pub mod tiles;
-#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
-pub mod tma;
-pub mod transposed;
-pub mod vec4;
-#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
-pub mod warp_specialized;
-pub mod warptile;
-#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
-pub mod wgmma;
-#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
-mod wgmma_mainloop;
-#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
-pub mod wgmma_persistent;
-#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
-pub mod wgmma_pingpong;
-#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
-pub mod wgmma_pipelined;
-#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
-pub mod wgmma_split;
+pub mod abi;
+#[cfg_attr(
+    target_arch = "nvptx64",
+    allow(dead_code, unused_imports, unused_macros, reason = "a build has a part of the kernels")
+)]
+mod device;
+pub mod families;
+pub mod ladder;
+pub mod utility;
 
-pub use descriptor::{
-    Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Reads, Shared, Target, Tile, Unaligned,
-};
-pub use tensor_core::{InputType, TensorCoreAbi, TensorCoreDescriptor};
-pub use tiles::TILES;
+#[cfg(not(target_arch = "nvptx64"))]
+use self::abi::KernelDescriptor;
+#[cfg(not(target_arch = "nvptx64"))]
+use self::abi::tensor_core::TensorCoreDescriptor;
+#[cfg(not(target_arch = "nvptx64"))]
+use self::families::f32::{outer, skinny_m, skinny_n, small, tile_shapes};
 
 /// Every rung, in the order of the ladder; for the host.
 #[cfg(not(target_arch = "nvptx64"))]
 pub const LADDER: &[&KernelDescriptor] = &[
-    &naive::DESCRIPTOR,
-    &coalesced::DESCRIPTOR,
-    &smem_full::DESCRIPTOR,
-    &smem_tile::DESCRIPTOR,
-    &rows2::DESCRIPTOR,
-    &tile1d::DESCRIPTOR,
-    &tile2d::DESCRIPTOR,
-    &vec4::DESCRIPTOR,
-    &regtile::DESCRIPTOR,
-    &smem2d::DESCRIPTOR,
-    &transposed::DESCRIPTOR,
-    &frag_prefetch::DESCRIPTOR,
-    &prefetch::DESCRIPTOR,
-    &warptile::DESCRIPTOR,
-    &async_copy::DESCRIPTOR,
-    &tma::DESCRIPTOR,
-    &warp_specialized::DESCRIPTOR,
-    &persistent::DESCRIPTOR,
+    &ladder::f32::naive::DESCRIPTOR,
+    &ladder::f32::coalesced::DESCRIPTOR,
+    &ladder::f32::smem_full::DESCRIPTOR,
+    &ladder::f32::smem_tile::DESCRIPTOR,
+    &ladder::f32::rows2::DESCRIPTOR,
+    &ladder::f32::tile1d::DESCRIPTOR,
+    &ladder::f32::tile2d::DESCRIPTOR,
+    &ladder::f32::vec4::DESCRIPTOR,
+    &ladder::f32::regtile::DESCRIPTOR,
+    &ladder::f32::smem2d::DESCRIPTOR,
+    &ladder::f32::transposed::DESCRIPTOR,
+    &ladder::f32::frag_prefetch::DESCRIPTOR,
+    &ladder::f32::prefetch::DESCRIPTOR,
+    &ladder::f32::warptile::DESCRIPTOR,
+    &ladder::f32::async_copy::DESCRIPTOR,
+    &ladder::f32::sm_90a::tma::DESCRIPTOR,
+    &ladder::f32::sm_90a::warp_specialized::DESCRIPTOR,
+    &ladder::f32::sm_90a::persistent::DESCRIPTOR,
+];
+
+/// The kernels of [`families::f32`], from the largest tile to the smallest, what is for a short K, and what is for few rows
+/// or columns; for the host.
+#[cfg(not(target_arch = "nvptx64"))]
+pub const TILES: &[&KernelDescriptor] = &[
+    &tile_shapes::tile_128x128x16::DESCRIPTOR,
+    &tile_shapes::tile_64x128x16::DESCRIPTOR,
+    &tile_shapes::tile_64x128::DESCRIPTOR,
+    &tile_shapes::tile_64x64x16::DESCRIPTOR,
+    &tile_shapes::tile_64x48x16::DESCRIPTOR,
+    &tile_shapes::tile_64x64::DESCRIPTOR,
+    &tile_shapes::tile_64x48::DESCRIPTOR,
+    &tile_shapes::tile_64x32::DESCRIPTOR,
+    &tile_shapes::tile_32x128::DESCRIPTOR,
+    &tile_shapes::tile_32x64::DESCRIPTOR,
+    &tile_shapes::tile_32x32::DESCRIPTOR,
+    &tile_shapes::tile_16x16x16::DESCRIPTOR,
+    &tile_shapes::tile_16x128::DESCRIPTOR,
+    &tile_shapes::tile_4x128::DESCRIPTOR,
+    &small::small_32x32::DESCRIPTOR,
+    &outer::outer_32x128::DESCRIPTOR,
+    &outer::outer_16x128::DESCRIPTOR,
+    &outer::outer_32x64::DESCRIPTOR,
+    &outer::outer_64x32::DESCRIPTOR,
+    &skinny_m::skinny_m_8x128::DESCRIPTOR,
+    &skinny_m::skinny_m_4x128::DESCRIPTOR,
+    &skinny_m::skinny_m_2x64::DESCRIPTOR,
+    &skinny_m::skinny_m_2x32::DESCRIPTOR,
+    &skinny_n::skinny_n_32x16::DESCRIPTOR,
+    &skinny_n::skinny_n_32x8::DESCRIPTOR,
+    &skinny_n::skinny_n_32x4::DESCRIPTOR,
+    &skinny_n::skinny_n_32x2::DESCRIPTOR,
+    &skinny_n::skinny_n_32x1::DESCRIPTOR,
 ];
 
 /// The kernels for tensor cores on f32 matrices, of each [`Arithmetic`] those for Hopper first, and then
 /// from the largest tile to the smallest; for the host.
 #[cfg(not(target_arch = "nvptx64"))]
 pub const TF32: &[&KernelDescriptor] = &[
-    &tf32::tma::TILE_256X128,
-    &tf32::tma::TILE_192X128,
-    &tf32::tma::TILE_128X128,
-    &tf32::tma::TILE_64X128,
-    &tf32::split::TILE_128X128,
-    &tf32::split::TILE_64X128,
-    &tf32::split::TILE_32X128,
-    &tf32::split::TILE_16X128,
-    &tf32::wgmma::tf32_64x64::DESCRIPTOR,
-    &tf32::align1::tf32_mma_128x64_align1::DESCRIPTOR,
-    &tf32::align1::tf32_mma_64x128_align1::DESCRIPTOR,
-    &tf32::mma::tf32_mma_128x128::DESCRIPTOR,
-    &tf32::mma::tf32_mma_64x64::DESCRIPTOR,
-    &tf32::wgmma::tf32x3_128x128::DESCRIPTOR,
-    &tf32::wgmma::tf32x3_64x64::DESCRIPTOR,
-    &tf32::mma::tf32x3_mma_128x128::DESCRIPTOR,
-    &tf32::mma::tf32x3_mma_64x64::DESCRIPTOR,
+    &families::tf32::sm_90a::tma::TILE_256X128,
+    &families::tf32::sm_90a::tma::TILE_192X128,
+    &families::tf32::sm_90a::tma::TILE_128X128,
+    &families::tf32::sm_90a::tma::TILE_64X128,
+    &families::tf32::sm_90a::split::TILE_128X128,
+    &families::tf32::sm_90a::split::TILE_64X128,
+    &families::tf32::sm_90a::split::TILE_32X128,
+    &families::tf32::sm_90a::split::TILE_16X128,
+    &families::tf32::sm_90a::wgmma::tf32_64x64::DESCRIPTOR,
+    &families::tf32::sm_90a::align1::tf32_mma_128x64_align1::DESCRIPTOR,
+    &families::tf32::sm_90a::align1::tf32_mma_64x128_align1::DESCRIPTOR,
+    &families::tf32::mma::tf32_mma_128x128::DESCRIPTOR,
+    &families::tf32::mma::tf32_mma_64x64::DESCRIPTOR,
+    &families::tf32::sm_90a::wgmma::tf32x3_128x128::DESCRIPTOR,
+    &families::tf32::sm_90a::wgmma::tf32x3_64x64::DESCRIPTOR,
+    &families::tf32::mma::tf32x3_mma_128x128::DESCRIPTOR,
+    &families::tf32::mma::tf32x3_mma_64x64::DESCRIPTOR,
 ];
 
-/// All kernels whose A, B and C are f32: the ladder, the tiles, and those of [`tf32`]; for the host.
+/// All kernels whose A, B and C are f32: the ladder, the tiles, and those of [`tf32`](families::tf32); for the host.
 #[cfg(not(target_arch = "nvptx64"))]
 pub fn f32_kernels() -> impl Iterator<Item = &'static KernelDescriptor> + Clone {
     [LADDER, TILES, TF32].into_iter().flatten().copied()
@@ -137,36 +121,36 @@ pub fn f32_kernels() -> impl Iterator<Item = &'static KernelDescriptor> + Clone 
 /// The ladder of tensor cores, whose A and B are in 16 bits: every rung, in its order; for the host.
 #[cfg(not(target_arch = "nvptx64"))]
 pub const TENSOR_CORE_LADDER: &[&TensorCoreDescriptor] = &[
-    &mma::DESCRIPTOR,
-    &wgmma::DESCRIPTOR,
-    &wgmma_pipelined::DESCRIPTOR,
-    &wgmma_persistent::DESCRIPTOR,
-    &wgmma_pingpong::DESCRIPTOR,
+    &ladder::tensor::mma::DESCRIPTOR,
+    &ladder::tensor::sm_90a::wgmma::DESCRIPTOR,
+    &ladder::tensor::sm_90a::wgmma_pipelined::DESCRIPTOR,
+    &ladder::tensor::sm_90a::wgmma_persistent::DESCRIPTOR,
+    &ladder::tensor::sm_90a::wgmma_pingpong::DESCRIPTOR,
 ];
 
 /// All kernels for tensor cores with A and B in 16 bits: the rungs of [`TENSOR_CORE_LADDER`], `mma` and
-/// `wgmma_persistent` in other sizes of their tiles, and [`wgmma_split`] for products of few tiles; for the host.
+/// `wgmma_persistent` in other sizes of their tiles, and [`wgmma_split`](families::half::wgmma_split) for products of few tiles; for the host.
 #[cfg(not(target_arch = "nvptx64"))]
 pub const TENSOR_CORE: &[&TensorCoreDescriptor] = &[
-    &mma::DESCRIPTOR,
-    &mma::TILE_128X256,
-    &mma::TILE_64X64,
-    &mma_outer::TILE_128X64,
-    &mma_outer::TILE_64X128,
-    &wgmma::DESCRIPTOR,
-    &wgmma_pipelined::DESCRIPTOR,
-    &wgmma_persistent::DESCRIPTOR,
-    &wgmma_persistent::TILE_128X192,
-    &wgmma_persistent::TILE_128X128,
-    &wgmma_persistent::TILE_64X128,
-    &wgmma_persistent::TILE_64X64,
-    &wgmma_pingpong::DESCRIPTOR,
-    &wgmma_split::TILE_64X16,
-    &wgmma_split::TILE_128X32,
-    &wgmma_split::TILE_128X64,
-    &wgmma_split::TILE_128X128,
-    &wgmma_split::TILE_256X128,
-    &wgmma_split::TILE_64X16_ALIGN1,
-    &wgmma_split::TILE_64X32_ALIGN1,
-    &wgmma_split::TILE_64X64_ALIGN1,
+    &ladder::tensor::mma::DESCRIPTOR,
+    &ladder::tensor::mma::TILE_128X256,
+    &ladder::tensor::mma::TILE_64X64,
+    &families::half::mma_outer::TILE_128X64,
+    &families::half::mma_outer::TILE_64X128,
+    &ladder::tensor::sm_90a::wgmma::DESCRIPTOR,
+    &ladder::tensor::sm_90a::wgmma_pipelined::DESCRIPTOR,
+    &ladder::tensor::sm_90a::wgmma_persistent::DESCRIPTOR,
+    &ladder::tensor::sm_90a::wgmma_persistent::TILE_128X192,
+    &ladder::tensor::sm_90a::wgmma_persistent::TILE_128X128,
+    &ladder::tensor::sm_90a::wgmma_persistent::TILE_64X128,
+    &ladder::tensor::sm_90a::wgmma_persistent::TILE_64X64,
+    &ladder::tensor::sm_90a::wgmma_pingpong::DESCRIPTOR,
+    &families::half::wgmma_split::TILE_64X16,
+    &families::half::wgmma_split::TILE_128X32,
+    &families::half::wgmma_split::TILE_128X64,
+    &families::half::wgmma_split::TILE_128X128,
+    &families::half::wgmma_split::TILE_256X128,
+    &families::half::wgmma_split::TILE_64X16_ALIGN1,
+    &families::half::wgmma_split::TILE_64X32_ALIGN1,
+    &families::half::wgmma_split::TILE_64X64_ALIGN1,
 ];

@@ -8,10 +8,21 @@ pub struct Rung {
     pub name: &'static str,
     pub summary: &'static str,
     pub source: &'static str,
+    /// The folder of the ladder, from the root of the checkout.
+    folder: &'static str,
     /// The lines of its header, as Markdown.
     pub header: Vec<&'static str>,
     /// Whether its page is there in both languages.
     pub is_translated: bool,
+}
+
+impl Rung {
+    /// The rung's file, from the root of the checkout.
+    pub fn path(&self) -> String {
+        let Rung { folder, name, .. } = self;
+        let hopper = format!("{folder}/sm_90a/{name}.rs");
+        if crate::root().join(&hopper).exists() { hopper } else { format!("{folder}/{name}.rs") }
+    }
 }
 
 /// The ladder in f32, and that of tensor cores.
@@ -20,6 +31,7 @@ pub fn ladders() -> [Vec<Rung>; 2] {
         name: rung.name(),
         summary: rung.summary(),
         source: rung.source(),
+        folder: "kernels-gpu/src/ladder/f32",
         header: rung.header().collect(),
         is_translated: true,
     });
@@ -27,8 +39,22 @@ pub fn ladders() -> [Vec<Rung>; 2] {
         name: rung.name(),
         summary: rung.summary(),
         source: rung.source(),
+        folder: "kernels-gpu/src/ladder/tensor",
         header: rung.header().collect(),
         is_translated: false,
     });
     [in_f32.collect(), of_tensor_cores.collect()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rung_has_a_file_of_its_name() {
+        for rung in ladders().concat() {
+            let text = std::fs::read_to_string(crate::root().join(rung.path())).unwrap();
+            assert_eq!(text, rung.source, "{}", rung.name);
+        }
+    }
 }

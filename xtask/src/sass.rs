@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, Table, presets};
 use cuda_builder::{CudaArch, sources};
-use kernels_gpu::persistent::ARRIVALS_TO_RELEASE;
+use kernels_gpu::ladder::f32::sm_90a::persistent::ARRIVALS_TO_RELEASE;
 use kernels_gpu::{LADDER, TILES};
 
 use crate::ptxas::{self, Ptxas};

@@ -4,7 +4,7 @@
 //! checks everything that can be wrong about sizes. What comes out is a list of
 //! launches that needs no further check.
 //!
-//! [`KernelDescriptor`]: kernels_gpu::KernelDescriptor
+//! [`KernelDescriptor`]: kernels_gpu::abi::KernelDescriptor
 //! [`Limits`]: crate::Limits
 
 mod compute;

@@ -61,7 +61,7 @@ pub use gemm::{Compute, Epilogue, Gemm, LaunchPlan};
 pub use gemm_matrix::{Activation, Axis, Element, Matrix, MatrixMut, MatrixRef, ViewError, npy};
 pub use graph::Graph;
 pub use kernels_gpu as kernels;
-pub use kernels_gpu::InputType;
+pub use kernels_gpu::abi::tensor_core::InputType;
 pub use launch::{
     Extras, Kernel, Plan, PlanBuilder, Product, ProductBuilder, TensorCoreBuilder,
     TensorCoreKernel, TensorCorePlan, find_kernel, find_tensor_core, nearest_name,

@@ -1,7 +1,8 @@
 //! What a device allows a launch to be.
 
 /// Bytes of shared memory that each block costs beside its own.
-pub(crate) const RESERVED_SHARED: u32 = kernels_gpu::tensor_core::RESERVED_SHARED_MEMORY_PER_BLOCK;
+pub(crate) const RESERVED_SHARED: u32 =
+    kernels_gpu::abi::tensor_core::RESERVED_SHARED_MEMORY_PER_BLOCK;
 
 /// What a device allows a launch to be; a limit of 0 blocks or multiprocessors counts as 1.
 ///

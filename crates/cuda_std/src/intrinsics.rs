@@ -101,13 +101,6 @@ unsafe extern "C" {
     /// `setmaxnreg.dec`; the number is a constant.
     #[link_name = "llvm.nvvm.setmaxnreg.dec.sync.aligned.u32"]
     pub fn setmaxnreg_dec(registers: u32);
-
-    /// `wgmma.commit_group`.
-    #[link_name = "llvm.nvvm.wgmma.commit_group.sync.aligned"]
-    pub fn wgmma_commit_group();
-    /// `wgmma.wait_group`; the number is a constant.
-    #[link_name = "llvm.nvvm.wgmma.wait_group.sync.aligned"]
-    pub fn wgmma_wait_group(pending: u64);
 }
 
 #[expect(improper_ctypes, reason = "two scalars, as LLVM has it: in C's layout they are memory")]

@@ -50,7 +50,7 @@
 //! | [`mbarrier`] | barriers that count arrivals and bytes |
 //! | [`tma`] | bulk copies of tensor tiles to shared memory |
 //! | [`mma`] | matrices in the registers of a warp, and products of them by tensor cores |
-//! | [`wgmma`] | products of tiles in shared memory by the tensor cores of a warpgroup |
+//! | [`sm_90a::wgmma`] | products of tiles in shared memory by the tensor cores of a warpgroup |
 //! | [`vec`] | global loads and stores of up to 128 bits, with cache operators |
 //! | [`math`] | `sqrt`, `sin`, `exp` and the like, as methods |
 //! | [`fast`] | approximate forms of them |
@@ -130,11 +130,12 @@ pub mod mma;
 mod panic;
 pub mod ptr;
 pub mod shared;
+#[cfg(any(not(target_arch = "nvptx64"), target_feature = "sm_90a"))]
+pub mod sm_90a;
 pub mod thread;
 pub mod tma;
 pub mod vec;
 pub mod warp;
-pub mod wgmma;
 
 #[doc(hidden)]
 pub use cuda_std_macros::symbol as __symbol;

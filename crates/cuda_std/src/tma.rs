@@ -137,7 +137,7 @@ impl TensorMap {
 ///   barrier. So has who read it by ordinary loads; or, by Hopper's promise rather than PTX's (PTX
 ///   ISA: "Async proxy"), has met it at a barrier behind machine instructions that use all that was
 ///   read: see [`fence_proxy_async`]. Who read it by `wgmma` has waited for its group
-///   ([`wgmma::wait_group`](crate::wgmma::wait_group)), and then met this thread at a barrier: it needs
+///   ([`wgmma::wait_group`](crate::sm_90a::wgmma::wait_group)), and then met this thread at a barrier: it needs
 ///   no fence, since the completion of an asynchronous operation is one (PTX ISA: "Async proxy").
 /// - `barrier` expects the bytes, or will before the copy can complete its phase: see
 ///   [`Mbarrier::arrive_expect_tx`].

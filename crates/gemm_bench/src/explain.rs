@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use kernels_gpu::{KernelDescriptor, Shared, Tile};
+use kernels_gpu::abi::{KernelDescriptor, Shared, Tile};
 use ptx_syntax::ast::{Operand, Statement};
 
 use cuda_gemm::ptx;
@@ -139,7 +139,7 @@ impl Arithmetic {
 ///
 /// ```
 /// use gemm_bench::explain::accesses_without_sharing;
-/// use kernels_gpu::Tile;
+/// use kernels_gpu::abi::Tile;
 ///
 /// let one = Tile { bm: 16, bn: 16, bk: 1, tm: 1, tn: 1 };
 /// assert_eq!(accesses_without_sharing(one, 7, 16).to_string(), "256");

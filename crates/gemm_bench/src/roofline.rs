@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 
 use cuda_gemm::device::EntryPoint;
-use kernels_gpu::roofline::{
+use kernels_gpu::utility::roofline::{
     COPY_PER_BLOCK, COPY_THREADS, FFMA_BLOCKS, FFMA_PER_ROUND, FFMA_THREADS,
 };
 

@@ -127,9 +127,10 @@ pub fn nav(language: &str, name: &str) -> Result<String, String> {
     for (word, rung) in [(words.before, before), (words.next, next)] {
         links.extend(rung.map(|rung| format!("{word}: [`{rung}`]({rung}.md)")));
     }
-    let source = format!("kernels-gpu/src/{name}.rs");
+    let rung = rung(name)?;
+    let source = rung.path();
     links.push(format!("[`{source}`]({}/{source})", words.root));
-    if rung(name)?.is_translated {
+    if rung.is_translated {
         let (folder, other) = words.other;
         links.push(format!("[{other}]({folder}/{name}.md)"));
     }

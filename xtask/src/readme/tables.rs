@@ -1,7 +1,8 @@
 //! Tables of the ladder and of recorded runs.
 
 use gemm_report::{Environment, Shape};
-use kernels_gpu::{Arithmetic, KernelDescriptor, LADDER, TENSOR_CORE, TF32, TILES};
+use kernels_gpu::abi::{Arithmetic, KernelDescriptor};
+use kernels_gpu::{LADDER, TENSOR_CORE, TF32, TILES};
 use serde_json::Value;
 
 use crate::ladders::Rung;

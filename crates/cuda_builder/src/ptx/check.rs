@@ -472,7 +472,7 @@ $L__BB0_1:
         }
     }
 
-    /// What `cuda_std::wgmma` writes: assembly, and behind it LLVM's own instruction.
+    /// What `cuda_std::sm_90a::wgmma` writes: assembly, and behind it LLVM's own instruction.
     #[test]
     fn wgmma_is_taken_in_one_block_with_its_commit() {
         let wgmma = assembly(

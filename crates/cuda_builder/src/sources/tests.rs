@@ -342,15 +342,15 @@ fn reworded_comments_and_moved_kernels_rebuild_nothing() {
         ("crates/cuda_std_macros/src/kernel.rs", "//! "),
         ("crates/cuda_builder/src/builder.rs", "/// "),
         ("crates/ptx_syntax/src/scan.rs", "// "),
-        ("kernels-gpu/src/tile2d.rs", "//! "),
-        ("kernels-gpu/src/wgmma_persistent.rs", "// SAFETY: "),
+        ("kernels-gpu/src/ladder/f32/tile2d.rs", "//! "),
+        ("kernels-gpu/src/ladder/tensor/sm_90a/wgmma_persistent.rs", "// SAFETY: "),
     ] {
         edit(path, from, &format!("{from}In other words, "));
     }
     assert_eq!(digests.changed(copied), unchanged);
 
     // A kernel with its constants, to a file of its own.
-    let roofline = "kernels-gpu/src/roofline.rs";
+    let roofline = "kernels-gpu/src/utility/roofline.rs";
     let text = fs::read_to_string(copied.join(roofline)).unwrap();
     let constants = text.find("/// Threads per block of [`peak_copy()`]").unwrap();
     let others = text.find("/// Sums of [`peak_ffma()`]").unwrap();
@@ -361,30 +361,47 @@ fn reworded_comments_and_moved_kernels_rebuild_nothing() {
     );
     fs::write(copied.join(roofline), stays.replace("use cuda_std::vec;\n", "")).unwrap();
     let uses = "use cuda_std::prelude::*;\nuse cuda_std::vec;\n\n";
-    fs::write(copied.join("kernels-gpu/src/peak_copy.rs"), [uses, &moves].concat()).unwrap();
-    edit("kernels-gpu/src/lib.rs", "pub mod roofline;", "pub mod peak_copy;\npub mod roofline;");
+    fs::write(copied.join("kernels-gpu/src/utility/peak_copy.rs"), [uses, &moves].concat())
+        .unwrap();
+    edit(
+        "kernels-gpu/src/utility/mod.rs",
+        "pub mod roofline;",
+        "pub mod peak_copy;\npub mod roofline;",
+    );
     assert_eq!(digests.changed(copied), unchanged);
 
     // Rungs to a folder of their own.
     let rungs = ["naive", "tile2d", "vec4"];
     let mut list = String::new();
     for rung in rungs {
-        let from = copied.join(format!("kernels-gpu/src/{rung}.rs"));
-        let to = copied.join(format!("kernels-gpu/src/rungs/{rung}.rs"));
+        let from = copied.join(format!("kernels-gpu/src/ladder/f32/{rung}.rs"));
+        let to = copied.join(format!("kernels-gpu/src/ladder/f32/rungs/{rung}.rs"));
         fs::create_dir_all(to.parent().unwrap()).unwrap();
         fs::rename(from, to).unwrap();
-        edit("kernels-gpu/src/lib.rs", &format!("pub mod {rung};\n"), "");
+        edit("kernels-gpu/src/ladder/f32/mod.rs", &format!("pub mod {rung};\n"), "");
         list += &format!("pub mod {rung};\n");
     }
-    fs::write(copied.join("kernels-gpu/src/rungs.rs"), list).unwrap();
-    edit("kernels-gpu/src/lib.rs", "pub mod roofline;", "pub mod rungs;\npub mod roofline;");
+    fs::write(copied.join("kernels-gpu/src/ladder/f32/rungs.rs"), list).unwrap();
+    edit(
+        "kernels-gpu/src/ladder/f32/mod.rs",
+        "pub mod regtile;",
+        "pub mod regtile;\npub mod rungs;",
+    );
     assert_eq!(digests.changed(copied), unchanged);
 
     // What changes code is seen, and the crate is named.
     for (path, from, to) in [
-        ("kernels-gpu/src/rungs/tile2d.rs", "const BM: u32 = 128", "const BM: u32 = 64"),
-        ("kernels-gpu/src/peak_copy.rs", "+ thread::thread_idx_x", "- thread::thread_idx_x"),
-        ("kernels-gpu/src/lib.rs", "target_feature = \"sm_90a\"", "target_feature = \"sm_90\""),
+        ("kernels-gpu/src/ladder/f32/rungs/tile2d.rs", "const BM: u32 = 128", "const BM: u32 = 64"),
+        (
+            "kernels-gpu/src/utility/peak_copy.rs",
+            "+ thread::thread_idx_x",
+            "- thread::thread_idx_x",
+        ),
+        (
+            "kernels-gpu/src/ladder/f32/mod.rs",
+            "target_feature = \"sm_90a\"",
+            "target_feature = \"sm_90\"",
+        ),
         ("crates/cuda_std/src/shared.rs", "= \"st.shared\"", "= \"st.volatile.shared\""),
         ("crates/cuda_std/Cargo.toml", "alloc = []", "alloc = [\"half\"]"),
     ] {

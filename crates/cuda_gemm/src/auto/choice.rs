@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use kernels_gpu::KernelDescriptor;
+use kernels_gpu::abi::KernelDescriptor;
 
 /// A kernel, and how many blocks share each tile of C.
 ///

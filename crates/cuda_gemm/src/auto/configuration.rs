@@ -2,10 +2,9 @@
 
 use std::fmt;
 
-use kernels_gpu::{
-    InputType, KernelAbi, KernelDescriptor, TENSOR_CORE, Target, TensorCoreAbi,
-    TensorCoreDescriptor,
-};
+use kernels_gpu::TENSOR_CORE;
+use kernels_gpu::abi::tensor_core::{InputType, TensorCoreAbi, TensorCoreDescriptor};
+use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Target};
 
 use super::choice::Choice;
 use crate::gemm::{Compute, Gemm};

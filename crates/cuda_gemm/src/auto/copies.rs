@@ -1,6 +1,6 @@
 //! Which operands of a product are copied first, and why.
 
-use kernels_gpu::{KernelAbi, KernelDescriptor, Reads};
+use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Reads};
 
 use super::{Auto, Choice};
 use crate::gemm::{Gemm, KernelForm};

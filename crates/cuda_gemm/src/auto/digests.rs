@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use kernels_gpu::KernelDescriptor;
+use kernels_gpu::abi::KernelDescriptor;
 
 use crate::ptx;
 

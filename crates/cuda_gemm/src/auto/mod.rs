@@ -41,7 +41,9 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use cust::function::BlockSize;
-use kernels_gpu::{KernelAbi, KernelDescriptor, LADDER, Target, TensorCoreDescriptor, f32_kernels};
+use kernels_gpu::abi::tensor_core::TensorCoreDescriptor;
+use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Target};
+use kernels_gpu::{LADDER, f32_kernels};
 
 use crate::device::Device;
 use crate::error::Error;

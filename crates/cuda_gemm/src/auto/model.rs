@@ -44,7 +44,7 @@
 //! A product of few elements takes what a launch takes, and its error is a matter of luck unless sums are compensated: a
 //! kernel that does so is taken, if it is not slower by far. Of one or two products it gains nothing.
 
-use kernels_gpu::{KernelAbi, KernelDescriptor};
+use kernels_gpu::abi::{KernelAbi, KernelDescriptor};
 
 use super::choice::{Choice, slices};
 use super::copies::copied;

@@ -2,7 +2,8 @@
 
 use std::cmp::Reverse;
 
-use kernels_gpu::{KernelAbi, KernelDescriptor, TILES, Tile};
+use kernels_gpu::TILES;
+use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Tile};
 
 use super::choice::{Choice, slices};
 use crate::gemm::{Gemm, KernelForm};

@@ -1,6 +1,6 @@
 //! A table for a device that nobody has measured, from that of another.
 
-use kernels_gpu::{KernelDescriptor, Shared};
+use kernels_gpu::abi::{KernelDescriptor, Shared};
 
 use super::table::{Measured, Table};
 use crate::device::DeviceInfo;

@@ -8,7 +8,7 @@ use gemm_matrix::Element;
 
 use crate::device::{DeviceChoice, Peak};
 use crate::launch::Product;
-use kernels_gpu::Shared;
+use kernels_gpu::abi::Shared;
 use table::Measured;
 
 /// A table of three kernels.

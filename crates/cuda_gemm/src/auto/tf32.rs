@@ -3,7 +3,9 @@
 mod align1;
 mod bulk;
 
-use kernels_gpu::{KernelDescriptor, Reads, TF32, Target, tf32};
+use kernels_gpu::TF32;
+use kernels_gpu::abi::{KernelDescriptor, Reads, Target};
+use kernels_gpu::families::tf32;
 
 use super::choice::Choice;
 use crate::device::DeviceInfo;
@@ -49,9 +51,9 @@ pub(super) fn target(info: &DeviceInfo) -> Target {
 /// its tensor cores do for 512 multiply-adds each; but the smaller tile of `tf32` as its fragments and copies do in
 /// shared memory, at 128 bytes a cycle, which are as many as rounding takes. They are never compared with the others.
 const COSTS: [(&KernelDescriptor, f64, f64); 7] = [
-    (&tf32::wgmma::tf32_64x64::DESCRIPTOR, 0.341, 2.6),
-    (&tf32::wgmma::tf32x3_128x128::DESCRIPTOR, 1.199, BLOCK),
-    (&tf32::wgmma::tf32x3_64x64::DESCRIPTOR, 0.570, BLOCK),
+    (&tf32::sm_90a::wgmma::tf32_64x64::DESCRIPTOR, 0.341, 2.6),
+    (&tf32::sm_90a::wgmma::tf32x3_128x128::DESCRIPTOR, 1.199, BLOCK),
+    (&tf32::sm_90a::wgmma::tf32x3_64x64::DESCRIPTOR, 0.570, BLOCK),
     (&tf32::mma::tf32_mma_128x128::DESCRIPTOR, 0.363, BLOCK),
     (&tf32::mma::tf32_mma_64x64::DESCRIPTOR, 0.136, BLOCK),
     (&tf32::mma::tf32x3_mma_128x128::DESCRIPTOR, 2.179, BLOCK),
@@ -292,7 +294,7 @@ mod tests {
         let choice = chosen(column, Compute::Tf32);
         assert!(!choice.staged && copies(&column, choice.descriptor) == 0.0, "{choice}");
         // Bulk copies reach a column as a row.
-        let tma = &tf32::tma::TILE_64X128;
+        let tma = &tf32::sm_90a::tma::TILE_64X128;
         assert!(!pads_too_much(&Gemm::new(1, 1, max), tma));
         assert!(pads_too_much(&Gemm::new(max, 1, 1), tma));
         assert_eq!(copies(&Gemm::new(64, 1, 64), tma), 0.0);

@@ -2,7 +2,7 @@
 
 use cust::memory::DevicePointer;
 use gemm_matrix::{Element, Matrix};
-use kernels_gpu::InputType;
+use kernels_gpu::abi::tensor_core::InputType;
 
 use super::arguments::row_major;
 use super::*;

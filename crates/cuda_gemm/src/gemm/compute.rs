@@ -4,7 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use gemm_matrix::Element;
-use kernels_gpu::{Arithmetic, InputType, KernelDescriptor, f32_kernels};
+use kernels_gpu::abi::tensor_core::InputType;
+use kernels_gpu::abi::{Arithmetic, KernelDescriptor};
+use kernels_gpu::f32_kernels;
 
 use crate::error::Error;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use gemm_matrix::{Activation, Axis};
-use kernels_gpu::epilogue::operations;
+use kernels_gpu::abi::epilogue::operations;
 
 /// What a kernel does to each element of `alpha * op(A) * op(B) + beta * C` before it stores it, in this
 /// order: `activation(value * scale + bias) + residual`, each only if there is one. It is done once,

@@ -1,6 +1,6 @@
 //! The form in which a kernel computes a product.
 
-use kernels_gpu::{KernelAbi, KernelDescriptor, Reads};
+use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Reads};
 
 use super::operation::Gemm;
 

@@ -1,6 +1,6 @@
 //! The plan of a product: launches of one rung on one device.
 
-use kernels_gpu::{KernelAbi, KernelDescriptor, Shared};
+use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Shared};
 
 use super::compute::Compute;
 use super::form::KernelForm;
@@ -257,7 +257,8 @@ mod tests {
     use super::*;
     use crate::gemm::operation::MAX_DIMENSION;
     use crate::launch::find_kernel;
-    use kernels_gpu::{GridOrder, LADDER, Tile, f32_kernels};
+    use kernels_gpu::abi::{GridOrder, Tile};
+    use kernels_gpu::{LADDER, f32_kernels};
 
     /// The x axis walks the rows of C, with tiles of 16 x 16.
     fn rows_along_x() -> &'static KernelDescriptor {

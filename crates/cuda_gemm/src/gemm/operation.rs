@@ -1,7 +1,7 @@
 //! The operation: GEMM, as BLAS has it.
 
 use gemm_matrix::{Element, span};
-use kernels_gpu::KernelDescriptor;
+use kernels_gpu::abi::KernelDescriptor;
 
 use super::compute::Compute;
 use super::epilogue::Epilogue;

@@ -1,6 +1,6 @@
 //! Panels of C, one launch each, and the workspace that their blocks share.
 
-use kernels_gpu::{GridOrder, KernelDescriptor};
+use kernels_gpu::abi::{GridOrder, KernelDescriptor};
 
 use super::operation::Gemm;
 
@@ -21,7 +21,7 @@ pub struct Launch {
     /// The panel's first column, of op(B) and of C.
     pub col: usize,
     /// How many of the panel's tiles, the first ones, persistent blocks share along K;
-    /// 0 but for [`KernelAbi::StreamK`](kernels_gpu::KernelAbi::StreamK).
+    /// 0 but for [`KernelAbi::StreamK`](kernels_gpu::abi::KernelAbi::StreamK).
     pub stream_k_tiles: u32,
     /// How many steps along K are summed up before the sum is stored, likewise.
     pub accumulation_steps: u32,
@@ -32,7 +32,7 @@ pub struct Launch {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Workspace {
     /// Of f32: a tile of C per block, or three per persistent block; of a kernel for tensor cores as
-    /// [`TensorCoreDescriptor::splits`](kernels_gpu::TensorCoreDescriptor::splits) says.
+    /// [`TensorCoreDescriptor::splits`](kernels_gpu::abi::tensor_core::TensorCoreDescriptor::splits) says.
     pub partials: u128,
     /// Of u32, zeros: one per tile of C that is shared, or as it says there.
     pub counters: u128,

@@ -1,6 +1,6 @@
 //! Launches of persistent blocks that take whole tiles, of all products of a batch.
 
-use kernels_gpu::KernelDescriptor;
+use kernels_gpu::abi::KernelDescriptor;
 
 use super::operation::Gemm;
 use super::panel::{Launch, MAX_PANEL, panels};

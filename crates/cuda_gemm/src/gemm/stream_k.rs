@@ -1,8 +1,8 @@
 //! Launches of persistent blocks (stream-K): how many there are, and which tiles they share.
 //!
-//! `kernels-gpu/src/stream_k.rs` is the device's side of it, and says why.
+//! `kernels-gpu/src/device/schedule/stream_k.rs` is the device's side of it, and says why.
 
-use kernels_gpu::KernelDescriptor;
+use kernels_gpu::abi::KernelDescriptor;
 
 use super::operation::Gemm;
 use super::panel::{Launch, MAX_PANEL, Workspace, panels};
@@ -152,7 +152,8 @@ impl Decomposition {
 mod tests {
     use super::*;
     use crate::gemm::{LaunchPlan, MAX_DIMENSION};
-    use kernels_gpu::{KernelAbi, LADDER};
+    use kernels_gpu::LADDER;
+    use kernels_gpu::abi::KernelAbi;
 
     /// The device's own arithmetic, in 32 bits: panics where that overflows.
     fn start(block: u32, all: u32, blocks: u32) -> u32 {

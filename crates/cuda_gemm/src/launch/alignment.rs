@@ -1,6 +1,7 @@
 //! Which rows 128-bit accesses reach.
 
-use kernels_gpu::{KernelDescriptor, Reads, staging};
+use kernels_gpu::abi::{KernelDescriptor, Reads};
+use kernels_gpu::utility::staging;
 
 use crate::gemm::{Gemm, KernelForm};
 

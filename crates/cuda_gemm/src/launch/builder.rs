@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use kernels_gpu::{KernelAbi, Reads};
+use kernels_gpu::abi::{KernelAbi, Reads};
 
 use super::kernel::{EntryPoints, Kernel};
 use super::plan::Plan;

@@ -4,8 +4,8 @@ use std::ffi::c_void;
 
 use cuda_driver::sys::CUtensorMap;
 use cust::memory::DevicePointer;
-use kernels_gpu::tensor_core::options;
-use kernels_gpu::{KernelAbi, epilogue};
+use kernels_gpu::abi::tensor_core::options;
+use kernels_gpu::abi::{KernelAbi, epilogue};
 
 use super::extras::RawExtras;
 use super::parameters::{self, Address, TensorParameters, Tf32Parameters, Tf32SplitParameters};

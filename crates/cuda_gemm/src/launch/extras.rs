@@ -2,7 +2,7 @@
 
 use cust::memory::DevicePointer;
 use gemm_matrix::Axis;
-use kernels_gpu::epilogue::{Parameters, operations};
+use kernels_gpu::abi::epilogue::{Parameters, operations};
 
 use crate::error::Error;
 use crate::gemm::Gemm;

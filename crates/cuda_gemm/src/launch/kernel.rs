@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use kernels_gpu::{KernelDescriptor, Target};
+use kernels_gpu::abi::{KernelDescriptor, Target};
 
 use super::tensor_map;
 use crate::device::{Device, EntryPoint};

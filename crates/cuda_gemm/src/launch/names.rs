@@ -1,6 +1,8 @@
 //! Kernels by their names.
 
-use kernels_gpu::{KernelDescriptor, TENSOR_CORE, TensorCoreDescriptor, f32_kernels};
+use kernels_gpu::abi::KernelDescriptor;
+use kernels_gpu::abi::tensor_core::TensorCoreDescriptor;
+use kernels_gpu::{TENSOR_CORE, f32_kernels};
 
 use crate::error::Error;
 

@@ -4,7 +4,8 @@
 use std::ffi::c_void;
 
 use cuda_driver::sys::CUtensorMap;
-use kernels_gpu::{InputType, KernelAbi, TensorCoreDescriptor, epilogue};
+use kernels_gpu::abi::tensor_core::{InputType, TensorCoreDescriptor};
+use kernels_gpu::abi::{KernelAbi, epilogue};
 
 /// What a parameter is in PTX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +130,7 @@ parameters! {
         epilogue: epilogue::Parameters,
     }
 
-    /// Those of [`TensorCoreAbi::Pointer`](kernels_gpu::TensorCoreAbi::Pointer).
+    /// Those of [`TensorCoreAbi::Pointer`](kernels_gpu::abi::tensor_core::TensorCoreAbi::Pointer).
     struct TensorCorePointers {
         m: u32,
         n: u32,
@@ -188,9 +189,9 @@ parameters! {
         epilogue: epilogue::Parameters,
     }
 
-    /// Those of [`TensorCoreAbi::TensorMap`](kernels_gpu::TensorCoreAbi::TensorMap); one without [layouts] takes the first [`PLAIN`].
+    /// Those of [`TensorCoreAbi::TensorMap`](kernels_gpu::abi::tensor_core::TensorCoreAbi::TensorMap); one without [layouts] takes the first [`PLAIN`].
     ///
-    /// [layouts]: kernels_gpu::TensorCoreDescriptor::layouts
+    /// [layouts]: kernels_gpu::abi::tensor_core::TensorCoreDescriptor::layouts
     struct TensorCoreParameters {
         m: u32,
         n: u32,
@@ -212,7 +213,7 @@ parameters! {
         stride_a: u64,
     }
 
-    /// Those of [`stage_operands` and `stage_transposed`](kernels_gpu::staging); `stage_halves` takes the first
+    /// Those of [`stage_operands` and `stage_transposed`](kernels_gpu::utility::staging); `stage_halves` takes the first
     /// [`StageOperands::OF_HALVES`].
     struct StageOperands {
         a: Address,
@@ -288,7 +289,9 @@ pub(crate) const fn kinds(abi: KernelAbi) -> &'static [Kind] {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
-    use kernels_gpu::{TENSOR_CORE, Target, TensorCoreAbi, f32_kernels};
+    use kernels_gpu::abi::Target;
+    use kernels_gpu::abi::tensor_core::TensorCoreAbi;
+    use kernels_gpu::{TENSOR_CORE, f32_kernels};
     use ptx_syntax::outline::functions;
     use ptx_syntax::scan::Lexeme;
 

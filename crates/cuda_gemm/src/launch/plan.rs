@@ -131,7 +131,7 @@ impl Plan {
     /// A kernel that copies in bulk cannot reach rows that do not begin on 16 bytes, and
     /// computes with a copy of such a matrix, made anew by each call; so does one with
     /// [`PlanBuilder::staged`](super::PlanBuilder::staged), and a kernel that does not take a transposed
-    /// operand as it lies: see [`reads`](kernels_gpu::KernelDescriptor::reads).
+    /// operand as it lies: see [`reads`](kernels_gpu::abi::KernelDescriptor::reads).
     ///
     /// # Errors
     ///

@@ -1,11 +1,11 @@
 //! Operand staging: a kernel takes A and B where the caller has them, or copies of them, made by
-//! [`kernels_gpu::staging`] before each product: of one that lies across, for a kernel that does not take
+//! [`kernels_gpu::utility::staging`] before each product: of one that lies across, for a kernel that does not take
 //! it so, and for a kernel that makes 128-bit or bulk copies of one that is not aligned for it.
 
-use kernels_gpu::matrix::{
+use kernels_gpu::abi::layout::{
     POINTERS_A, POINTERS_B, POINTERS_C, TRANSPOSED_A, TRANSPOSED_B, TRANSPOSED_C,
 };
-use kernels_gpu::staging;
+use kernels_gpu::utility::staging;
 
 use super::alignment::{copy_ld, is_wide};
 use super::parameters::{self, Address};

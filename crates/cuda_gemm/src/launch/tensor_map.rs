@@ -1,11 +1,11 @@
-//! [Tensor maps](kernels_gpu::KernelAbi::TensorMap) for A and B, or for copies of them where bulk
+//! [Tensor maps](kernels_gpu::abi::KernelAbi::TensorMap) for A and B, or for copies of them where bulk
 //! copies do not reach their rows.
 
 use std::ffi::{c_uint, c_void};
 
 use cuda_driver::sys;
-use kernels_gpu::tensor_core::{BK, PANEL};
-use kernels_gpu::{InputType, KernelAbi, KernelDescriptor, TensorCoreDescriptor, Tile};
+use kernels_gpu::abi::tensor_core::{BK, InputType, PANEL, TensorCoreDescriptor};
+use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Tile};
 
 use super::staging::Operand;
 use crate::device::{Device, DeviceInfo};

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 
 use gemm_matrix::{Element, Matrix, MatrixRef, ViewError};
-use kernels_gpu::InputType;
+use kernels_gpu::abi::tensor_core::InputType;
 
 use super::memory::{Memory, copy_from_host, copy_to_host};
 use crate::device::Device;

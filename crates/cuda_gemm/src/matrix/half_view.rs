@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use gemm_matrix::Matrix;
-use kernels_gpu::InputType;
+use kernels_gpu::abi::tensor_core::InputType;
 
 use super::batch::part;
 use super::half::DeviceHalfMatrix;

@@ -1,7 +1,7 @@
 //! Operands of any type that a product may have.
 
 use gemm_matrix::Element;
-use kernels_gpu::InputType;
+use kernels_gpu::abi::tensor_core::InputType;
 
 use super::batch::{DeviceBatchMut, DeviceBatchRef};
 use super::half::DeviceHalfMatrix;

@@ -1,6 +1,7 @@
 //! Throughput against arithmetic intensity, below the roofs of arithmetic and of memory.
 
-use kernels_gpu::{KernelDescriptor, LADDER, Shared, TILES, Tile};
+use kernels_gpu::abi::{KernelDescriptor, Shared, Tile};
+use kernels_gpu::{LADDER, TILES};
 
 use super::axes::{
     brief, device_words, file_words, horizontal, kernel_words, named, shape_words, vertical,

@@ -10,7 +10,8 @@ mod product;
 mod tensor;
 
 use front::WAIT;
-use kernels_gpu::{KernelDescriptor, f32_kernels};
+use kernels_gpu::abi::KernelDescriptor;
+use kernels_gpu::f32_kernels;
 use product::Product;
 use soft_cuda::{Checks, Config, Device, Schedule};
 

@@ -1,9 +1,9 @@
 //! A small product for a kernel to compute.
 
 use super::front;
-use kernels_gpu::epilogue::Parameters;
-use kernels_gpu::matrix::{POINTERS_A, POINTERS_B, POINTERS_C, TRANSPOSED_A, TRANSPOSED_B};
-use kernels_gpu::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
+use kernels_gpu::abi::epilogue::Parameters;
+use kernels_gpu::abi::layout::{POINTERS_A, POINTERS_B, POINTERS_C, TRANSPOSED_A, TRANSPOSED_B};
+use kernels_gpu::abi::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
 use soft_cuda::{
     Device, Fill, Kernel, LaunchConfig, LaunchOptions, Swizzle, TensorElement, TensorMap,
 };

@@ -1,8 +1,10 @@
 //! The kernels for tensor cores, and their mutants.
 
-use kernels_gpu::epilogue::{Parameters, operations};
-use kernels_gpu::tensor_core::{BK, PANEL, options};
-use kernels_gpu::{InputType, TENSOR_CORE, TensorCoreAbi, TensorCoreDescriptor};
+use kernels_gpu::TENSOR_CORE;
+use kernels_gpu::abi::epilogue::{Parameters, operations};
+use kernels_gpu::abi::tensor_core::{
+    BK, InputType, PANEL, TensorCoreAbi, TensorCoreDescriptor, options,
+};
 use soft_cuda::{
     Device, Fill, LaunchConfig, LaunchOptions, Schedule, Swizzle, TensorElement, TensorMap,
 };

@@ -4,8 +4,8 @@
 use cuda_std::dependent_launch;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
+use cuda_std::sm_90a::wgmma::{Accumulator, Tile};
 use cuda_std::tma::{self, CachePolicy, TensorMap};
-use cuda_std::wgmma::{Accumulator, Tile};
 
 /// Elements of a tile.
 pub const TILE: u32 = 64;
@@ -105,7 +105,7 @@ pub const LINES: u32 = 64 * 64;
 ///
 /// # Safety
 /// One block of 128 threads. `tiles` has A, B K-major and B MN-major, as they lie in shared memory
-/// ([`cuda_std::wgmma`]), aligned to 16 bytes; `c` has 64 x 64 elements.
+/// ([`cuda_std::sm_90a::wgmma`]), aligned to 16 bytes; `c` has 64 x 64 elements.
 #[kernel(block = 128)]
 pub unsafe fn wgmma_tiles(tiles: *const u16, c: *mut f32) {
     const BYTES: u32 = 3 * LINES * 2;
@@ -152,7 +152,7 @@ unsafe fn store(acc: [f32; 32], c: *mut f32) {
 /// memory.
 ///
 /// # Safety
-/// One block of 128 threads. `tiles` has A and B K-major, as they lie in shared memory ([`cuda_std::wgmma`]),
+/// One block of 128 threads. `tiles` has A and B K-major, as they lie in shared memory ([`cuda_std::sm_90a::wgmma`]),
 /// aligned to 16 bytes; `a` has A, 64 x 32 elements, and `c` has 64 x 64.
 #[kernel(block = 128)]
 pub unsafe fn wgmma_tf32_tiles(tiles: *const u32, a: *const u32, c: *mut f32) {

@@ -5,7 +5,9 @@ use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gemm_matrix::Element;
-use kernels_gpu::{KernelDescriptor, TENSOR_CORE, TensorCoreDescriptor, f32_kernels};
+use kernels_gpu::abi::KernelDescriptor;
+use kernels_gpu::abi::tensor_core::TensorCoreDescriptor;
+use kernels_gpu::{TENSOR_CORE, f32_kernels};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -1,6 +1,6 @@
-//! What the TF32 kernels take that read matrices as they lie: see [`kernels_gpu::tf32::align1`].
+//! What the TF32 kernels take that read matrices as they lie: see [`kernels_gpu::families::tf32::sm_90a::align1`].
 
-use kernels_gpu::{KernelDescriptor, Reads};
+use kernels_gpu::abi::{KernelDescriptor, Reads};
 
 use super::{Busiest, Gpu, overlapped};
 use crate::gemm::Gemm;

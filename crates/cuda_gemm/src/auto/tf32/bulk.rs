@@ -1,7 +1,8 @@
-//! What the TF32 kernels take whose tiles bulk copies bring, with split-K and without: see [`kernels_gpu::tf32::split`] and
-//! [`kernels_gpu::tf32::tma`].
+//! What the TF32 kernels take whose tiles bulk copies bring, with split-K and without: see [`kernels_gpu::families::tf32::sm_90a::split`] and
+//! [`kernels_gpu::families::tf32::sm_90a::tma`].
 
-use kernels_gpu::{KernelAbi, KernelDescriptor, tf32};
+use kernels_gpu::abi::{KernelAbi, KernelDescriptor};
+use kernels_gpu::families::tf32;
 
 use super::{Busiest, Gpu, overlapped};
 use crate::gemm::Gemm;
@@ -23,14 +24,14 @@ struct Costs {
 }
 
 const COSTS: [Costs; 8] = [
-    persistent(&tf32::tma::TILE_256X128, [0.671, 2.18, 0.66]),
-    persistent(&tf32::tma::TILE_192X128, [0.349, 2.49, 0.54]),
-    persistent(&tf32::tma::TILE_128X128, [0.310, 1.30, 0.4]),
-    persistent(&tf32::tma::TILE_64X128, [0.230, 0.64, 0.2]),
-    split(&tf32::split::TILE_128X128, [0.350, 6.84, 0.5], None, 0.430),
-    split(&tf32::split::TILE_64X128, [0.289, 4.09, 0.25], Some(0.564), 0.294),
-    split(&tf32::split::TILE_32X128, [0.212, 3.39, 0.125], Some(0.400), 0.156),
-    split(&tf32::split::TILE_16X128, [0.197, 2.38, 0.0625], Some(0.352), 0.092),
+    persistent(&tf32::sm_90a::tma::TILE_256X128, [0.671, 2.18, 0.66]),
+    persistent(&tf32::sm_90a::tma::TILE_192X128, [0.349, 2.49, 0.54]),
+    persistent(&tf32::sm_90a::tma::TILE_128X128, [0.310, 1.30, 0.4]),
+    persistent(&tf32::sm_90a::tma::TILE_64X128, [0.230, 0.64, 0.2]),
+    split(&tf32::sm_90a::split::TILE_128X128, [0.350, 6.84, 0.5], None, 0.430),
+    split(&tf32::sm_90a::split::TILE_64X128, [0.289, 4.09, 0.25], Some(0.564), 0.294),
+    split(&tf32::sm_90a::split::TILE_32X128, [0.212, 3.39, 0.125], Some(0.400), 0.156),
+    split(&tf32::sm_90a::split::TILE_16X128, [0.197, 2.38, 0.0625], Some(0.352), 0.092),
 ];
 
 const fn persistent(kernel: &'static KernelDescriptor, of: [f64; 3]) -> Costs {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gemm_matrix::Element;
-use kernels_gpu::TensorCoreAbi;
+use kernels_gpu::abi::tensor_core::TensorCoreAbi;
 
 use super::copies::Copies;
 use super::cost::division;
@@ -72,28 +72,28 @@ impl TensorCoreBuilder {
     }
 
     /// K is split in `splits` parts, or as many as the kernel can have of it, rather than as seems best; for a
-    /// kernel that [splits](kernels_gpu::TensorCoreDescriptor::splits) it. 0 counts as 1.
+    /// kernel that [splits](kernels_gpu::abi::tensor_core::TensorCoreDescriptor::splits) it. 0 counts as 1.
     pub fn splits(self, splits: u32) -> Self {
         Self { asked: Asked { splits: Some(splits), ..self.asked }, ..self }
     }
 
     /// The steps along K of all tiles are shared equally by `clusters` (*stream-K*), or as many as there can be, rather
-    /// than as seems best; for a kernel that [splits](kernels_gpu::TensorCoreDescriptor::splits) K. As many clusters as
+    /// than as seems best; for a kernel that [splits](kernels_gpu::abi::tensor_core::TensorCoreDescriptor::splits) K. As many clusters as
     /// tiles have a tile each, and 0 counts as 1. Memory for their partial sums is allocated.
     pub fn clusters(self, clusters: u32) -> Self {
         Self { asked: Asked { clusters: Some(clusters), ..self.asked }, ..self }
     }
 
     /// How many blocks are to share a multiprocessor's shared memory, rather than as many as seems best: one, which has more
-    /// stages then, or [as many as can](kernels_gpu::TensorCoreDescriptor::blocks_per_multiprocessor); for a kernel that
-    /// [splits](kernels_gpu::TensorCoreDescriptor::splits) K.
+    /// stages then, or [as many as can](kernels_gpu::abi::tensor_core::TensorCoreDescriptor::blocks_per_multiprocessor); for a kernel that
+    /// [splits](kernels_gpu::abi::tensor_core::TensorCoreDescriptor::splits) K.
     pub fn blocks_per_multiprocessor(self, blocks: u32) -> Self {
         Self { asked: Asked { blocks: Some(blocks), ..self.asked }, ..self }
     }
 
     /// A and B may have rows that do not begin on 16 bytes, and begin anywhere. Memory for copies of
     /// them is allocated, which a call makes where it needs them: of both, or of the one that the kernel does not
-    /// [take so](kernels_gpu::TensorCoreDescriptor::takes_unaligned).
+    /// [take so](kernels_gpu::abi::tensor_core::TensorCoreDescriptor::takes_unaligned).
     ///
     /// A kernel that [`Auto::product`](crate::Auto::product) has chosen is the one for the product's own leading dimensions then.
     pub fn any_alignment(self) -> Self {
@@ -121,7 +121,7 @@ impl TensorCoreBuilder {
     /// many tiles; [`Error::WrongDevice`]; [`Error::DeviceMemory`] and those of
     /// [`Device::kernel`](crate::Device::kernel).
     ///
-    /// [layouts]: kernels_gpu::TensorCoreDescriptor::layouts
+    /// [layouts]: kernels_gpu::abi::tensor_core::TensorCoreDescriptor::layouts
     pub fn prepare(self) -> Result<TensorCorePlan, Error> {
         let Loaded { kernel, stream, gemm, division, functions, stage_halves } = self.load()?;
         let workspace = Buffers::new(&stream, division.workspace(kernel.descriptor()))?;
@@ -253,7 +253,9 @@ pub(crate) struct Loaded {
 
 #[cfg(test)]
 mod tests {
-    use kernels_gpu::{InputType, wgmma_persistent, wgmma_split};
+    use kernels_gpu::abi::tensor_core::InputType;
+    use kernels_gpu::families::half::wgmma_split;
+    use kernels_gpu::ladder::tensor::sm_90a::wgmma_persistent;
 
     use super::*;
     use crate::device::{Device, DeviceChoice};

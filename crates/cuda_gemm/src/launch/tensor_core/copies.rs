@@ -1,6 +1,6 @@
 //! Copies of matrices in 16 bits whose rows bulk copies do not reach.
 
-use kernels_gpu::staging::{BLOCKS, QUADS, THREADS};
+use kernels_gpu::utility::staging::{BLOCKS, QUADS, THREADS};
 
 use crate::device::EntryPoint;
 use crate::error::Error;

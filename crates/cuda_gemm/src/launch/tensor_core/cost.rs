@@ -1,10 +1,9 @@
 //! What a product by tensor cores takes, and the kernel and the division of it that take the least.
 
 use gemm_matrix::Element;
-use kernels_gpu::tensor_core::BK;
-use kernels_gpu::{
-    TensorCoreAbi, TensorCoreDescriptor, mma_outer, wgmma_persistent, wgmma_pingpong, wgmma_split,
-};
+use kernels_gpu::abi::tensor_core::{BK, TensorCoreAbi, TensorCoreDescriptor};
+use kernels_gpu::families::half::{mma_outer, wgmma_split};
+use kernels_gpu::ladder::tensor::sm_90a::{wgmma_persistent, wgmma_pingpong};
 
 use super::division::{Asked, Division, most_splits};
 use crate::gemm::{Epilogue, Gemm};

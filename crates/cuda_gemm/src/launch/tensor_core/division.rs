@@ -2,8 +2,7 @@
 
 use std::iter;
 
-use kernels_gpu::TensorCoreDescriptor;
-use kernels_gpu::tensor_core::{BK, MAX_CLUSTER_SIZE};
+use kernels_gpu::abi::tensor_core::{BK, MAX_CLUSTER_SIZE, TensorCoreDescriptor};
 
 use crate::gemm::{Gemm, Workspace};
 

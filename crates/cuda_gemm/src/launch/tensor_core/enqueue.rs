@@ -1,8 +1,7 @@
 //! From matrices in 16 bits to launches of a kernel for tensor cores.
 
 use gemm_matrix::Element;
-use kernels_gpu::TensorCoreAbi;
-use kernels_gpu::tensor_core::options;
+use kernels_gpu::abi::tensor_core::{TensorCoreAbi, options};
 
 use super::division::Division;
 use super::plan::TensorCorePlan;

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use kernels_gpu::{InputType, TensorCoreAbi, TensorCoreDescriptor, mma};
+use kernels_gpu::abi::tensor_core::{InputType, TensorCoreAbi, TensorCoreDescriptor};
+use kernels_gpu::ladder::tensor::mma;
 
 use super::cost::{self, TensorCoreTime};
 use super::division::{Asked, tiles};

@@ -1,5 +1,6 @@
 use gemm_matrix::{Axis, Matrix};
-use kernels_gpu::{InputType, wgmma, wgmma_persistent};
+use kernels_gpu::abi::tensor_core::InputType;
+use kernels_gpu::ladder::tensor::sm_90a::{wgmma, wgmma_persistent};
 
 use super::*;
 use crate::device::{Device, DeviceChoice};

@@ -1,0 +1,394 @@
+//! Products of tiles by a warpgroup's tensor cores (`wgmma`, sm_90a; PTX ISA: "Asynchronous
+//! Warpgroup Level Matrix Instructions").
+//!
+//! Four warps together, a *warpgroup*, multiply a tile of A, 64 rows by 64 along K, with one of B,
+//! 64 along K by N columns (32 along K if they are TF32), and add the product to sums in f32, which lie in their registers. Both
+//! tiles are in shared memory: a [`Tile`] says where and how. The instruction is asynchronous.
+//! [`Accumulator::multiply_bf16`] and its like issue a *group* of four and return;
+//! [`wait_group`] waits until the tiles were read, and [`Accumulator::wait`] until the sums are
+//! there.
+//!
+//! # How a tile lies
+//!
+//! Tiles are as `cp.async.bulk.tensor` copies them with the swizzle of 128 bytes, in boxes of 64
+//! elements along the dimension without gaps, and begin on 1024 bytes. A line of 128 bytes is 8
+//! chunks of 16, and chunk `c` of line `l` lies at chunk `c ^ (l % 8)` of that line:
+//!
+//! ```text
+//!            16 bytes each
+//!   line 0   0 1 2 3 4 5 6 7
+//!   line 1   1 0 3 2 5 4 7 6
+//!   line 2   2 3 0 1 6 7 4 5
+//!   line 3   3 2 1 0 7 6 5 4
+//!   line 4   4 5 6 7 0 1 2 3
+//!   line 5   5 4 7 6 1 0 3 2
+//!   line 6   6 7 4 5 2 3 0 1
+//!   line 7   7 6 5 4 3 2 1 0
+//! ```
+//!
+//! - *K-major*: a line is 64 elements along K, or 32 of TF32, and there is one for each row of A, or each column of
+//!   B. So lies a row-major A.
+//! - *MN-major*: a line is 64 elements along M or N, and there is one for each step along K. A tile
+//!   that is wider than 64 is several such *panels*, each in a box of its own. So lies a row-major B.
+//! - *MN-major and narrow*: a line is 32 or 16 elements, 64 or 32 bytes, and so is the swizzle: lines that lie in the same
+//!   128 bytes have their chunks exchanged alike. Chunk `c` of line `l` lies at chunk `c ^ (l / 2 % 4)` of a line of four, or at
+//!   `c ^ (l / 4 % 2)` of a line of two.
+//!
+//! # Where the sums are
+//!
+//! Warp `w` of the warpgroup has rows `16 * w` to `16 * w + 15`. Of a thread's sums, `acc[i]` is in
+//! row `16 * w + lane / 4 + i / 2 % 2 * 8` and column `i / 4 * 8 + lane % 4 * 2 + i % 2`.
+//!
+//! # Arithmetic
+//!
+//! Products of two `bf16`, of two `f16`, or of two TF32 numbers, are exact. Sums are in f32 of which the tensor cores
+//! keep no more than its 24 bits, and truncate where f32 would round to nearest.
+
+use cuda_std_macros::gpu_only;
+
+use crate::shared::SharedPtr;
+
+#[cfg(target_arch = "nvptx64")]
+use super::intrinsics;
+#[cfg(target_arch = "nvptx64")]
+use core::arch::asm;
+
+/// Bytes of a line that is not narrow: the swizzle's.
+const LINE: u32 = 128;
+
+/// A tile of A or B in shared memory: a *matrix descriptor* (PTX ISA: "Matrix Descriptor Format").
+/// `MN_MAJOR` says which way it lies: see the [module](self).
+///
+/// To make one is safe, wherever it points: nothing is read before an [`Accumulator`] multiplies it,
+/// whose contract says how it has to lie.
+#[derive(Clone, Copy, Debug)]
+pub struct Tile<const MN_MAJOR: bool>(u64);
+
+impl Tile<false> {
+    /// A tile that begins here, with a line of 128 bytes along K for each row of A or column of B: 64 elements of
+    /// 16 bits, or 32 of TF32.
+    #[inline(always)]
+    #[must_use]
+    pub fn k_major(tile: SharedPtr<u16>) -> Self {
+        // One line is as long as a tile along K, so that there is no next one.
+        Self::at(tile)
+    }
+}
+
+impl Tile<true> {
+    /// A tile that begins here, with a line of 64 elements along M or N for each of 64 steps along K,
+    /// and so on for each further panel of 64.
+    #[inline(always)]
+    #[must_use]
+    pub fn mn_major(tile: SharedPtr<u16>) -> Self {
+        Self::at(tile)
+    }
+
+    /// A tile of `cols` columns that begins here, with a line of as many elements for each of 64 steps along K.
+    ///
+    /// # Panics
+    ///
+    /// If there are not 16 or 32 columns.
+    #[inline(always)]
+    #[must_use]
+    pub fn mn_major_narrow(tile: SharedPtr<u16>, cols: u32) -> Self {
+        assert!(cols == 16 || cols == 32, "a narrow tile has 16 or 32 columns");
+        // There is no second panel.
+        Self::new(tile, 64 * 2 * cols, 2 * cols)
+    }
+}
+
+impl<const MN_MAJOR: bool> Tile<MN_MAJOR> {
+    /// A tile that begins here, K-major or MN-major as its type says.
+    #[inline(always)]
+    #[must_use]
+    pub fn at(tile: SharedPtr<u16>) -> Self {
+        Self::new(tile, if MN_MAJOR { 64 * LINE } else { LINE }, LINE)
+    }
+
+    /// With so many bytes from one panel to the next, and so many in a line, 128, 64 or 32.
+    #[inline(always)]
+    fn new(tile: SharedPtr<u16>, leading: u32, line: u32) -> Self {
+        // 1 to 3, the widest first.
+        let swizzle = u64::from((2 * LINE / line).trailing_zeros());
+        // All three in units of 16 bytes: the swizzle repeats itself after eight lines.
+        let [start, leading, stride] =
+            [tile.address() & 0x3ffff, leading, 8 * line].map(|bytes| u64::from(bytes >> 4));
+        Tile(start | leading << 16 | stride << 32 | swizzle << 62)
+    }
+
+    /// Its bits, for assembly of one's own.
+    #[inline(always)]
+    #[must_use]
+    pub fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The descriptor of its part that a single instruction takes, 32 bytes along K: 16 elements, or 8 of
+    /// TF32.
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    fn part(self, part: u32) -> u64 {
+        // In the lines, whose swizzle is by their address, or 16 lines further.
+        let line = 2 * LINE >> (self.to_bits() >> 62);
+        let bytes = if MN_MAJOR { 16 * line } else { 16 * 2 };
+        self.to_bits() + u64::from((part * bytes) >> 4)
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A thread's part of the sums of a warpgroup, 64 rows by [`COLS`](Self::COLS) columns.
+///
+/// # Safety of its operations
+///
+/// For every operation the caller makes sure that
+/// - all threads of the warpgroup, warps `4 * i` to `4 * i + 3` of the block, come to the same call
+///   together;
+/// - from a call that multiplies until [`wait`](Self::wait), nothing but further such calls reads or
+///   changes the sums;
+/// - the tiles lie as the [module](self) shows, and whole in the shared memory of the block: each
+///   begins on a multiple of 1024 bytes, is swizzled by 128 bytes, and is K-major or MN-major as its
+///   [`Tile`] says. A's is 64 lines. B's is [`COLS`](Self::COLS) lines if it is K-major, and
+///   `COLS / 64` panels of 64 lines, one behind the other, if it is MN-major: of a single panel the
+///   first `COLS` elements of each line, where there are fewer than 64. Only B is narrow, and has as many columns;
+/// - the tiles hold what is multiplied when the call is made. What bulk copies wrote is there when
+///   their barrier says so; who wrote it otherwise has called
+///   [`fence_proxy_async`](crate::tma::fence_proxy_async) and then met these threads at a barrier.
+///   Until the group is done, which [`wait_group`] says, nothing writes the tiles.
+///
+/// No caller can promise that the compiler copies no sum to another register in flight. It
+/// has no reason to while the sums stay one local variable, but nothing forbids it. Where it does,
+/// `ptxas` warns that it has serialised the instructions, which is right but slow, and which
+/// `cargo xtask build-ptx` makes an error; the software device stops at an access to a
+/// register in flight.
+pub trait Accumulator: sealed::Sealed {
+    /// Columns of B and of the sums.
+    const COLS: u32;
+
+    /// Adds the product of two tiles of `bf16` to the sums, or, if not `accumulate`, sets them to it:
+    /// `wgmma.fence`, four `wgmma.mma_async`, and `wgmma.commit_group`.
+    ///
+    /// # Safety
+    /// See [`Accumulator`].
+    unsafe fn multiply_bf16<const A: bool, const B: bool>(
+        &mut self,
+        a: Tile<A>,
+        b: Tile<B>,
+        accumulate: bool,
+    );
+
+    /// As [`multiply_bf16`](Self::multiply_bf16), of `f16`.
+    ///
+    /// # Safety
+    /// See [`Accumulator`].
+    unsafe fn multiply_f16<const A: bool, const B: bool>(
+        &mut self,
+        a: Tile<A>,
+        b: Tile<B>,
+        accumulate: bool,
+    );
+
+    /// As [`multiply_bf16`](Self::multiply_bf16), of TF32: f32 whose last 13 bits are ignored, see
+    /// [`Tf32::round`](crate::mma::Tf32::round). Tiles are 32 elements along K, and there are no other than K-major ones.
+    ///
+    /// # Safety
+    /// See [`Accumulator`].
+    unsafe fn multiply_tf32(&mut self, a: Tile<false>, b: Tile<false>, accumulate: bool);
+
+    /// As [`multiply_tf32`](Self::multiply_tf32), with A in registers: `a[4 * i]` to `a[4 * i + 3]` are this
+    /// thread's elements of columns `8 * i` to `8 * i + 7`. Of the warp's 16 rows, the first is in row `lane / 4`
+    /// and the second 8 rows below, in column `lane % 4` of these; the others are 4 columns further.
+    ///
+    /// Where the compiler changes a register that the instructions read, before a wait, `ptxas` serialises them
+    /// as well: have the elements of the next call in others.
+    ///
+    /// # Safety
+    /// See [`Accumulator`].
+    unsafe fn multiply_tf32_registers(&mut self, a: [u32; 16], b: Tile<false>, accumulate: bool);
+
+    /// Waits for all groups of this thread (`wgmma.wait_group 0`): the sums may be read.
+    ///
+    /// # Safety
+    /// See [`Accumulator`].
+    unsafe fn wait(&mut self);
+}
+
+/// Four instructions in one statement of assembly, so that the compiler puts nothing between them.
+/// LLVM could make what is `asm!` depend on another condition, but not the `wgmma.commit_group` behind it, which
+/// is convergent: `cuda_builder` checks that both are in one basic block.
+#[cfg(target_arch = "nvptx64")]
+macro_rules! multiply {
+    (
+        $acc:ident, $a:ident, $b:ident, $accumulate:ident, $op:expr,
+        $majors:literal [$($major:tt)*], $($i:literal)*
+    ) => {
+        // SAFETY: the caller's contract.
+        unsafe {
+            asm!(
+                "{{ .reg .pred all, first;",
+                "setp.eq.u32 all, {accumulate}, {accumulate}; setp.ne.u32 first, {accumulate}, 0;",
+                "wgmma.fence.sync.aligned;",
+                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {a0}, {b0}, first, 1, 1", $majors, ";"),
+                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {a1}, {b1}, all, 1, 1", $majors, ";"),
+                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {a2}, {b2}, all, 1, 1", $majors, ";"),
+                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {a3}, {b3}, all, 1, 1", $majors, "; }}"),
+                inout(reg32) $acc[0],
+                $(inout(reg32) $acc[$i],)*
+                accumulate = in(reg32) u32::from($accumulate),
+                a0 = in(reg64) $a.part(0),
+                a1 = in(reg64) $a.part(1),
+                a2 = in(reg64) $a.part(2),
+                a3 = in(reg64) $a.part(3),
+                b0 = in(reg64) $b.part(0),
+                b1 = in(reg64) $b.part(1),
+                b2 = in(reg64) $b.part(2),
+                b3 = in(reg64) $b.part(3),
+                $($major)*
+                options(nostack, preserves_flags),
+            );
+            intrinsics::wgmma_commit_group();
+        }
+    };
+}
+
+/// The same with A in registers.
+#[cfg(target_arch = "nvptx64")]
+macro_rules! multiply_registers {
+    ($acc:ident, $a:ident, $b:ident, $accumulate:ident, $op:expr, $($i:literal)*) => {
+        // SAFETY: the caller's contract.
+        unsafe {
+            asm!(
+                "{{ .reg .pred all, first;",
+                "setp.eq.u32 all, {accumulate}, {accumulate}; setp.ne.u32 first, {accumulate}, 0;",
+                "wgmma.fence.sync.aligned;",
+                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {{{a0},{a1},{a2},{a3}}}, {b0}, first, 1, 1;"),
+                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {{{a4},{a5},{a6},{a7}}}, {b1}, all, 1, 1;"),
+                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {{{a8},{a9},{a10},{a11}}}, {b2}, all, 1, 1;"),
+                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {{{a12},{a13},{a14},{a15}}}, {b3}, all, 1, 1; }}"),
+                inout(reg32) $acc[0],
+                $(inout(reg32) $acc[$i],)*
+                accumulate = in(reg32) u32::from($accumulate),
+                a0 = in(reg32) $a[0], a1 = in(reg32) $a[1], a2 = in(reg32) $a[2], a3 = in(reg32) $a[3],
+                a4 = in(reg32) $a[4], a5 = in(reg32) $a[5], a6 = in(reg32) $a[6], a7 = in(reg32) $a[7],
+                a8 = in(reg32) $a[8], a9 = in(reg32) $a[9], a10 = in(reg32) $a[10], a11 = in(reg32) $a[11],
+                a12 = in(reg32) $a[12], a13 = in(reg32) $a[13], a14 = in(reg32) $a[14], a15 = in(reg32) $a[15],
+                b0 = in(reg64) $b.part(0),
+                b1 = in(reg64) $b.part(1),
+                b2 = in(reg64) $b.part(2),
+                b3 = in(reg64) $b.part(3),
+                options(nostack, preserves_flags),
+            );
+            intrinsics::wgmma_commit_group();
+        }
+    };
+}
+
+macro_rules! accumulators {
+    ($([f32; $count:literal] $cols:literal $shape:literal: $($i:literal)*;)*) => {$(
+        impl sealed::Sealed for [f32; $count] {}
+
+        impl Accumulator for [f32; $count] {
+            const COLS: u32 = $cols;
+
+            #[gpu_only]
+            #[inline(always)]
+            unsafe fn multiply_bf16<const A: bool, const B: bool>(
+                &mut self,
+                a: Tile<A>,
+                b: Tile<B>,
+                accumulate: bool,
+            ) {
+                multiply!(self, a, b, accumulate,
+                    concat!("wgmma.mma_async.sync.aligned.", $shape, "k16.f32.bf16.bf16"),
+                    ", {ta}, {tb}" [ta = const A as u32, tb = const B as u32,], $($i)*);
+            }
+
+            #[gpu_only]
+            #[inline(always)]
+            unsafe fn multiply_f16<const A: bool, const B: bool>(
+                &mut self,
+                a: Tile<A>,
+                b: Tile<B>,
+                accumulate: bool,
+            ) {
+                multiply!(self, a, b, accumulate,
+                    concat!("wgmma.mma_async.sync.aligned.", $shape, "k16.f32.f16.f16"),
+                    ", {ta}, {tb}" [ta = const A as u32, tb = const B as u32,], $($i)*);
+            }
+
+            #[gpu_only]
+            #[inline(always)]
+            unsafe fn multiply_tf32(&mut self, a: Tile<false>, b: Tile<false>, accumulate: bool) {
+                multiply!(self, a, b, accumulate,
+                    concat!("wgmma.mma_async.sync.aligned.", $shape, "k8.f32.tf32.tf32"),
+                    "" [], $($i)*);
+            }
+
+            #[gpu_only]
+            #[inline(always)]
+            unsafe fn multiply_tf32_registers(
+                &mut self,
+                a: [u32; 16],
+                b: Tile<false>,
+                accumulate: bool,
+            ) {
+                multiply_registers!(self, a, b, accumulate,
+                    concat!("wgmma.mma_async.sync.aligned.", $shape, "k8.f32.tf32.tf32"), $($i)*);
+            }
+
+            #[gpu_only]
+            #[inline(always)]
+            unsafe fn wait(&mut self) {
+                // SAFETY: the caller's contract. The assembly is nothing but the place that gives
+                // the sums their values, as far as the compiler knows: it moves no use of them
+                // before the wait.
+                unsafe {
+                    intrinsics::wgmma_wait_group(0);
+                    asm!(
+                        concat!("// {0}", $(" {", $i, "}",)*),
+                        inout(reg32) self[0],
+                        $(inout(reg32) self[$i],)*
+                        options(nostack, preserves_flags),
+                    );
+                }
+            }
+        }
+    )*};
+}
+
+accumulators! {
+    [f32; 8] 16 "m64n16": 1 2 3 4 5 6 7;
+    [f32; 16] 32 "m64n32": 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15;
+    [f32; 32] 64 "m64n64":
+        1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31;
+    [f32; 64] 128 "m64n128":
+        1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33
+        34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63;
+    [f32; 96] 192 "m64n192":
+        1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33
+        34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63
+        64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79 80 81 82 83 84 85 86 87 88 89 90 91 92 93
+        94 95;
+    [f32; 128] 256 "m64n256":
+        1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33
+        34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63
+        64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79 80 81 82 83 84 85 86 87 88 89 90 91 92 93
+        94 95 96 97 98 99 100 101 102 103 104 105 106 107 108 109 110 111 112 113 114 115 116 117
+        118 119 120 121 122 123 124 125 126 127;
+}
+
+/// Waits until at most the latest `PENDING` groups of this thread are in flight
+/// (`wgmma.wait_group`): the tiles of the others were read, and may be overwritten. Their sums may
+/// be read after [`Accumulator::wait`].
+///
+/// # Safety
+/// All threads of the warpgroup come to the same call together.
+#[gpu_only]
+#[inline(always)]
+pub unsafe fn wait_group<const PENDING: u32>() {
+    // SAFETY: the caller's contract.
+    unsafe { intrinsics::wgmma_wait_group(const { PENDING as u64 }) }
+}

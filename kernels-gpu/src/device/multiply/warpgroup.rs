@@ -1,0 +1,62 @@
+//! Products of a warpgroup: tiles of 16-bit elements in shared memory, by `wgmma`.
+
+use cuda_std::shared::SharedPtr;
+use cuda_std::sm_90a::wgmma::{Accumulator, Tile};
+
+/// A step along K, of tiles that lie as they were copied.
+///
+/// # Safety
+/// As for [`Accumulator::multiply_bf16`].
+#[inline(always)]
+pub unsafe fn multiply_step<
+    const SUMS: usize,
+    const F16: bool,
+    const TRANS_A: bool,
+    const TRANS_B: bool,
+>(
+    acc: &mut [f32; SUMS],
+    [a, b]: [SharedPtr<u16>; 2],
+    accumulate: bool,
+) where
+    [f32; SUMS]: Accumulator,
+{
+    // SAFETY: the caller's contract.
+    unsafe {
+        match (TRANS_A, TRANS_B) {
+            (false, false) => {
+                multiply::<SUMS, F16, _, _>(acc, Tile::k_major(a), Tile::mn_major(b), accumulate);
+            }
+            (true, false) => {
+                multiply::<SUMS, F16, _, _>(acc, Tile::mn_major(a), Tile::mn_major(b), accumulate);
+            }
+            (false, true) => {
+                multiply::<SUMS, F16, _, _>(acc, Tile::k_major(a), Tile::k_major(b), accumulate);
+            }
+            (true, true) => {
+                multiply::<SUMS, F16, _, _>(acc, Tile::mn_major(a), Tile::k_major(b), accumulate);
+            }
+        }
+    }
+}
+
+/// The same of tiles that are described.
+///
+/// # Safety
+/// As for [`Accumulator::multiply_bf16`].
+#[inline(always)]
+pub unsafe fn multiply<const SUMS: usize, const F16: bool, const A: bool, const B: bool>(
+    acc: &mut [f32; SUMS],
+    a: Tile<A>,
+    b: Tile<B>,
+    accumulate: bool,
+) where
+    [f32; SUMS]: Accumulator,
+{
+    // SAFETY: the caller's contract.
+    unsafe {
+        match F16 {
+            true => acc.multiply_f16(a, b, accumulate),
+            false => acc.multiply_bf16(a, b, accumulate),
+        }
+    }
+}

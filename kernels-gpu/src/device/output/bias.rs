@@ -1,0 +1,235 @@
+//! Vectors of an epilogue, such as a bias: one element for each row or column of C, loaded or copied ahead.
+
+use cuda_std::hint::black_box;
+use cuda_std::prelude::*;
+use cuda_std::shared::SharedPtr;
+use cuda_std::{cp_async, vec};
+
+use crate::abi::epilogue::{Parameters, operations};
+use crate::device::output::epilogue::{Epilogue, element};
+use crate::device::output::matrix::Output;
+use crate::device::output::places::Places;
+use crate::device::output::tensor::TensorOutput;
+
+/// The bias of the columns of quads in a row, by their number in it, where a kernel has loaded it ahead.
+pub trait ColumnBias: Copy {
+    /// Whether it has.
+    const EXISTS: bool;
+
+    /// Waits for what this thread has copied; the warp is to come together before it is read.
+    #[inline(always)]
+    fn wait(self) {}
+
+    /// That of a quad's columns.
+    ///
+    /// # Safety
+    /// The launch has a bias for each column.
+    unsafe fn of_quad(self, in_row: usize) -> F32x4;
+}
+
+/// It is in registers, of quads that are in the same columns.
+impl ColumnBias for F32x4 {
+    const EXISTS: bool = true;
+
+    #[inline(always)]
+    unsafe fn of_quad(self, _: usize) -> F32x4 {
+        self
+    }
+}
+
+/// A kernel loads no bias ahead.
+#[derive(Clone, Copy)]
+pub struct NoColumnBias;
+
+impl ColumnBias for NoColumnBias {
+    const EXISTS: bool = false;
+
+    #[inline(always)]
+    unsafe fn of_quad(self, _: usize) -> F32x4 {
+        [0.0; 4]
+    }
+}
+
+/// An element for each row, or for each column.
+#[derive(Clone, Copy)]
+pub(super) struct Vector {
+    pub(super) elements: *const f32,
+    pub(super) per_row: bool,
+}
+
+impl Vector {
+    /// # Safety
+    /// There is one for each row, or for each column.
+    #[inline(always)]
+    unsafe fn at(self, row: u32, col: u32, next: usize) -> f32 {
+        let (at, next) = if self.per_row { (row, 0) } else { (col, next) };
+        // SAFETY: the caller's contract.
+        unsafe { element(self.elements.add(at as usize).add(next)) }
+    }
+
+    /// Those of four neighbours in a row.
+    ///
+    /// # Safety
+    /// As for [`at`](Self::at); those of columns lie on 16 bytes.
+    #[inline(always)]
+    unsafe fn at4(self, row: u32, col: u32) -> F32x4 {
+        // SAFETY: the caller's contract.
+        unsafe {
+            match self.per_row {
+                true => [self.at(row, col, 0); 4],
+                false => vec::load4(self.elements.add(col as usize)),
+            }
+        }
+    }
+}
+
+/// `value * scale`.
+#[derive(Clone, Copy)]
+pub(super) struct Scale(pub(super) Vector);
+
+impl Epilogue for Scale {
+    #[inline(always)]
+    unsafe fn load(self, row: u32, col: u32, next: usize) -> f32 {
+        // SAFETY: the launch promises it.
+        unsafe { self.0.at(row, col, next) }
+    }
+
+    #[inline(always)]
+    unsafe fn load4(self, row: u32, col: u32) -> F32x4 {
+        // SAFETY: the launch promises it; the caller's contract.
+        unsafe { self.0.at4(row, col) }
+    }
+
+    #[inline(always)]
+    fn apply(self, value: f32, scale: f32) -> f32 {
+        value * scale
+    }
+}
+
+/// `value + bias`.
+#[derive(Clone, Copy)]
+pub(super) struct Bias(pub(super) Vector);
+
+impl Epilogue for Bias {
+    #[inline(always)]
+    unsafe fn load(self, row: u32, col: u32, next: usize) -> f32 {
+        // SAFETY: the launch promises it.
+        unsafe { self.0.at(row, col, next) }
+    }
+
+    #[inline(always)]
+    unsafe fn load4(self, row: u32, col: u32) -> F32x4 {
+        // SAFETY: the launch promises it; the caller's contract.
+        unsafe { self.0.at4(row, col) }
+    }
+
+    #[inline(always)]
+    fn apply(self, value: f32, bias: f32) -> f32 {
+        value + bias
+    }
+}
+
+impl Parameters {
+    /// Whether there is a bias for each column.
+    #[inline(always)]
+    pub fn has_column_bias(&self) -> bool {
+        self.has(operations::BIAS_COLUMN)
+    }
+
+    /// The bias of four columns of the `cols` there are, from `col` on; 0 past the last, and if there is none for each
+    /// column.
+    ///
+    /// # Safety
+    /// The parameters are as the launch promises.
+    #[inline(always)]
+    pub unsafe fn column_bias(&self, col: u32, cols: u32) -> F32x4 {
+        let mut four = [0.0; 4];
+        for i in 0..4 {
+            if self.has_column_bias() && col + (i as u32) < cols {
+                // SAFETY: one for each column.
+                four[i] = unsafe { element(self.bias.add(col as usize).add(i)) };
+            }
+        }
+        four
+    }
+}
+
+impl Output {
+    /// Adds the bias of the columns that a kernel has loaded ahead.
+    ///
+    /// # Safety
+    /// The launch has a bias for each column.
+    #[inline(always)]
+    pub(super) unsafe fn add_column_bias<const N: usize>(
+        count: usize,
+        places: impl Places,
+        values: &mut [f32; N],
+    ) {
+        let mut bias = [0.0; N];
+        for run in (0..count).step_by(4) {
+            if places.first(run).1 == run {
+                // SAFETY: the caller's contract.
+                bias[run..][..4].copy_from_slice(&unsafe { places.column_bias(run) });
+            }
+        }
+        for i in 0..count {
+            values[i] += bias[places.first(i).1];
+        }
+    }
+}
+
+/// The bias of the columns of a tile, in shared memory: see [`TensorOutput::copy_bias`].
+#[derive(Clone, Copy)]
+pub struct StagedBias(SharedPtr<f32>);
+
+impl StagedBias {
+    /// Where it is to be.
+    ///
+    /// # Safety
+    /// The memory, on 16 bytes, is a warp's own, and of as many elements as the tile has columns.
+    #[inline(always)]
+    pub unsafe fn at(memory: SharedPtr<f32>) -> Self {
+        Self(memory)
+    }
+}
+
+impl ColumnBias for StagedBias {
+    const EXISTS: bool = true;
+
+    #[inline(always)]
+    fn wait(self) {
+        cp_async::wait_group::<0>();
+    }
+
+    #[inline(always)]
+    unsafe fn of_quad(self, in_row: usize) -> F32x4 {
+        // SAFETY: it has been copied, as whoever stores with it promises.
+        unsafe { self.0.load4(4 * in_row as u32) }
+    }
+}
+
+impl<const F16: bool> TensorOutput<F16> {
+    /// Begins to copy the bias of `cols` columns from `col` on, if it is read as vectors: for [`store_fragments`](Self::store_fragments), so that
+    /// nothing waits for it there. Each warp has a copy of its own, since warps of a tile need not wait for each other.
+    ///
+    /// # Safety
+    /// There is a bias for each column. A whole warp calls this together, with its own memory of as many elements.
+    #[inline(always)]
+    pub unsafe fn copy_bias(self, col: u32, cols: u32, to: StagedBias) {
+        if !self.takes_vectors() {
+            return;
+        }
+        // SAFETY: the warp is together: all have read what it was before.
+        unsafe { warp::sync_warp(u32::MAX) };
+        for first in (0..cols).step_by(128) {
+            let i = first + black_box(warp::lane_id()) * 4;
+            if i < cols {
+                let inside = self.c.cols.saturating_sub(col + i).min(4);
+                let from = self.epilogue.bias.wrapping_add((col + i) as usize);
+                // SAFETY: as much as is inside, on 16 bytes; the warp's own memory.
+                unsafe { cp_async::copy16_zfill(to.0.add(i), from, 4 * inside) };
+            }
+        }
+        cp_async::commit_group();
+    }
+}

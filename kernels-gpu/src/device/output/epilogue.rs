@@ -1,0 +1,190 @@
+//! Epilogues: what becomes of a sum before it is stored, while it is still in registers.
+//!
+//! ```text
+//! value = alpha * sum + beta * C     alpha and beta are parameters, or in device memory
+//! value = value * scale              one for each row, or for each column
+//! value = value + bias               likewise
+//! value = activation(value)          ReLU, GELU or SiLU
+//! C     = value + residual           a matrix of C's shape
+//! ```
+//!
+//! Each of these is an [`Epilogue`]: what it loads for an output, and what it makes of it. The launch
+//! says which there are ([`Parameters`]), so that no kernel is compiled once more for any of them.
+//! Where there is none, a kernel stores as it would without (`persistent` only if it does not read C): one branch,
+//! the same for all threads.
+//! It comes after the reductions of slice-K, split-K and stream-K, so that it sees final sums alone.
+//!
+//! To add one: implement [`Epilogue`], give it a number in [`operations`], and call
+//! `visit` for it in `Output::apply_epilogue`.
+
+use cuda_std::prelude::*;
+use cuda_std::{fast, vec};
+
+use crate::abi::epilogue::{Parameters, operations};
+
+/// What becomes of an output.
+pub trait Epilogue: Copy {
+    /// What it reads for the output so many columns right of (row, col), if anything: for neighbours there is one
+    /// address to work out.
+    ///
+    /// # Safety
+    /// That output lies inside C.
+    #[inline(always)]
+    unsafe fn load(self, _row: u32, _col: u32, _next: usize) -> f32 {
+        0.0
+    }
+
+    /// The same for four neighbours, by one access where there are four elements.
+    ///
+    /// # Safety
+    /// They lie inside C, and are as [`Places::ALIGNED`] says.
+    #[inline(always)]
+    unsafe fn load4(self, row: u32, col: u32) -> F32x4 {
+        // SAFETY: the caller's contract.
+        [0, 1, 2, 3].map(|next| unsafe { self.load(row, col, next) })
+    }
+
+    /// The output, from its value so far and what was loaded for it.
+    fn apply(self, value: f32, loaded: f32) -> f32;
+}
+
+/// An element in global memory: of a pointer in a structure the compiler does not know that.
+///
+/// # Safety
+/// It can be read.
+#[inline(always)]
+pub(super) unsafe fn element(pointer: *const f32) -> f32 {
+    // SAFETY: the caller's contract.
+    let [element] = unsafe { vec::load(pointer) };
+    element
+}
+
+/// `max(value, 0)`, and NaN of NaN.
+#[derive(Clone, Copy)]
+pub(super) struct Relu;
+
+impl Epilogue for Relu {
+    #[inline(always)]
+    fn apply(self, value: f32, _: f32) -> f32 {
+        max_nan(value, 0.0)
+    }
+}
+
+/// `x * P(X <= x)` of a normal distribution: `x / 2 * (1 + erf(x / sqrt(2)))`.
+#[derive(Clone, Copy)]
+pub(super) struct Gelu;
+
+impl Epilogue for Gelu {
+    #[inline(always)]
+    fn apply(self, x: f32, _: f32) -> f32 {
+        // P(X > a) = numerator / denominator * exp(-a^2 / 2), two polynomials in a, the latter with a^4 besides (a
+        // minimax fit): to 7.1e-8 * (1 + a^2 / 2) relatively, before rounding, up to 13.2, where the exponential function
+        // is flushed to 0.
+        const NUMERATOR: [f32; 4] = [0.398_816_1, 2.993_253_7, 9.454_111, 13.801_935];
+        const DENOMINATOR: [f32; 4] = [7.492_367_7, 24.845_28, 40.932_823, 27.603_872];
+        let a = x.abs().min(20.0);
+        let (mut above, mut below) = (NUMERATOR[0], a + DENOMINATOR[0]);
+        for i in 1..4 {
+            above = fma(above, a, NUMERATOR[i]);
+            below = fma(below, a, DENOMINATOR[i]);
+        }
+        let exponential = fast::exp2_ftz(a * a * (-0.5 * core::f32::consts::LOG2_E));
+        let tail = above * fast::recip_ftz(below) * exponential;
+        fma(-a, tail, Relu.apply(x, 0.0))
+    }
+}
+
+/// `x / (1 + 2^u)`.
+#[inline(always)]
+fn logistic(x: f32, u: f32) -> f32 {
+    x * fast::recip_ftz(1.0 + fast::exp2_ftz(u))
+}
+
+/// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`.
+#[derive(Clone, Copy)]
+pub(super) struct GeluTanh;
+
+impl Epilogue for GeluTanh {
+    #[inline(always)]
+    fn apply(self, x: f32, _: f32) -> f32 {
+        // The same as `x / (1 + exp(-2 u))` of the argument u of the tangent.
+        const FACTOR: f32 = -2.0 * 0.797_884_6 * core::f32::consts::LOG2_E;
+        let u = x * fma(FACTOR * 0.044_715, x * x, FACTOR);
+        logistic(x, u)
+    }
+}
+
+/// `x / (1 + exp(-x))`.
+#[derive(Clone, Copy)]
+pub(super) struct Silu;
+
+impl Epilogue for Silu {
+    #[inline(always)]
+    fn apply(self, x: f32, _: f32) -> f32 {
+        logistic(x, x * -core::f32::consts::LOG2_E)
+    }
+}
+
+/// `value + residual`.
+#[derive(Clone, Copy)]
+pub(super) struct Residual {
+    pub(super) elements: *const f32,
+    pub(super) ld: u32,
+}
+
+impl Epilogue for Residual {
+    #[inline(always)]
+    unsafe fn load(self, row: u32, col: u32, next: usize) -> f32 {
+        let first = row as usize * self.ld as usize + col as usize;
+        // SAFETY: the launch promises a matrix of C's shape.
+        unsafe { element(self.elements.add(first).add(next)) }
+    }
+
+    #[inline(always)]
+    unsafe fn load4(self, row: u32, col: u32) -> F32x4 {
+        let first = row as usize * self.ld as usize + col as usize;
+        // SAFETY: as above; the caller's contract.
+        unsafe { vec::load4(self.elements.add(first)) }
+    }
+
+    #[inline(always)]
+    fn apply(self, value: f32, residual: f32) -> f32 {
+        value + residual
+    }
+}
+
+impl Parameters {
+    /// Whether there is anything to do: the same for all threads.
+    #[inline(always)]
+    pub fn is_some(&self) -> bool {
+        self.operations != 0
+    }
+
+    /// Whether four neighbours in a row are vectors of 16 bytes in the residual and in vectors of columns, where the first one's column is a multiple
+    /// of four.
+    #[inline(always)]
+    pub fn is_aligned(&self) -> bool {
+        use operations::{BIAS_COLUMN, RESIDUAL, SCALE_COLUMN};
+        let is_free = |operation: u32, pointer: *const f32, ld: u32| {
+            !self.has(operation) || (pointer as usize).is_multiple_of(16) && ld.is_multiple_of(4)
+        };
+        is_free(SCALE_COLUMN, self.scale, 0)
+            && is_free(BIAS_COLUMN, self.bias, 0)
+            && is_free(RESIDUAL, self.residual, self.ld_residual)
+    }
+
+    #[inline(always)]
+    pub(super) fn has(&self, operations: u32) -> bool {
+        self.operations & operations != 0
+    }
+
+    /// Those of a product of the batch.
+    #[inline(always)]
+    pub fn of_product(mut self, product: u32) -> Self {
+        let offset = |stride: u64| product as usize * stride as usize;
+        self.scale = self.scale.wrapping_add(offset(self.stride_scale));
+        self.bias = self.bias.wrapping_add(offset(self.stride_bias));
+        self.residual = self.residual.wrapping_add(offset(self.stride_residual));
+        self
+    }
+}

@@ -1,0 +1,266 @@
+//! From the fragments of tensor cores to C, through shared memory.
+
+use core::array;
+
+use cuda_std::hint::black_box;
+use cuda_std::prelude::*;
+use cuda_std::shared::SharedPtr;
+use cuda_std::vec;
+
+use crate::device::output::bias::ColumnBias;
+use crate::device::output::places::Places;
+use crate::device::output::staging::{
+    Fragment, PART, PART_COLS, ROWS, STAGED_COLS, STAGED_SUMS, StagedQuads, stage, staged,
+    staged_quads, sums_of_part, width,
+};
+use crate::device::output::tensor::TensorOutput;
+
+impl<const F16: bool> TensorOutput<F16> {
+    /// Stores a thread's sums of as many matrices as `acc` has, each `BELOW` rows below the one before, those of its warp
+    /// from (row, col) on, as `wgmma` leaves them: see [`cuda_std::sm_90a::wgmma`]. Those of `mma.sync` side by side lie likewise.
+    ///
+    /// # Safety
+    /// A whole warp calls this together, with its own `staging` of [`STAGING`] elements, and no other
+    /// thread stores these elements. Where the launch has a bias for each column, and
+    /// `bias` exists, [`copy_bias`](Self::copy_bias) has been called for this output with it, and with `col` and all columns of `acc`.
+    #[inline(always)]
+    pub unsafe fn store_fragments<const BELOW: u32, const SUMS: usize, const COUNT: usize>(
+        self,
+        row: u32,
+        col: u32,
+        staging: SharedPtr<f32>,
+        bias: impl ColumnBias,
+        acc: &[[f32; SUMS]; COUNT],
+    ) {
+        const {
+            assert!(
+                SUMS.is_multiple_of(width(SUMS))
+                    && (width(SUMS) == PART || width(SUMS) == STAGED_SUMS),
+                "parts are of 32 or 64 columns"
+            );
+        }
+        // What follows is not kept in registers during the loop along K.
+        let lane = black_box(warp::lane_id());
+        let vector = if self.is_half { 8 } else { 4 };
+        let begins_aligned =
+            (self.c.pointer as usize).is_multiple_of(16) && self.c.ld.is_multiple_of(vector);
+        let is_whole = row + (COUNT as u32 - 1) * BELOW + ROWS <= self.c.rows
+            && col + SUMS as u32 * 2 <= self.c.cols;
+        if begins_aligned && is_whole && !self.epilogue.is_some() && self.c.beta == 0.0 {
+            for i in (0..COUNT * SUMS).step_by(width(SUMS)) {
+                let (count, place) = (i / SUMS, i % SUMS);
+                let sums = array::from_fn(|j| {
+                    if j < width(SUMS) { self.c.alpha * acc[count][place + j] } else { 0.0 }
+                });
+                let (row, col) = (row + count as u32 * BELOW, col + place as u32 * 2);
+                // SAFETY: inside, and aligned; the warp is together.
+                unsafe { self.store_whole(row, col, lane, staging, width(SUMS), sums) };
+            }
+            return;
+        }
+        // The warp comes together when sums have been staged.
+        bias.wait();
+        // Not known to the compiler, so that the loop is not unrolled.
+        let parts = black_box((COUNT * SUMS / width(SUMS)) as u32);
+        let cols = 2 * width(SUMS) as u32;
+        let takes_vectors = self.takes_vectors();
+        for part in 0..parts {
+            let across = (SUMS / width(SUMS)) as u32;
+            let (down, first) = (part / across * BELOW, col + part % across * PART_COLS);
+            if row + down >= self.c.rows {
+                break;
+            }
+            if first >= self.c.cols {
+                continue;
+            }
+            // Nor are addresses kept in registers from one part to the next.
+            let (lane, row) = (black_box(lane), black_box(row + down));
+            let mut values = sums_of_part(acc, part);
+            let is_inside = row + ROWS <= self.c.rows && first + cols <= self.c.cols;
+            if takes_vectors && is_inside {
+                let (row, quad) = (row + lane / 8, (first - col) / 4 + lane % 8);
+                let places = StagedQuads { row, col: first + lane % 8 * 4, quad, bias };
+                // SAFETY: inside, and vectors; the warp is together.
+                unsafe { self.store_part(places, lane, staging, width(SUMS), values) };
+                continue;
+            }
+            let within = Fragment { row: lane / 4, col: lane % 4 * 2 };
+            let places = Fragment { row: row + within.row, col: first + within.col };
+            // SAFETY: as the launch promises; C can be read as well.
+            unsafe { self.c.apply_epilogue(self.epilogue, width(SUMS), places, self, &mut values) };
+            let halves = (width(SUMS) / STAGED_SUMS) as u32;
+            let half =
+                |second: bool| array::from_fn(|i| values[i + usize::from(second) * STAGED_SUMS]);
+            // SAFETY: the warp's own memory, which all have read when the loop begins anew; the warp is together.
+            unsafe {
+                for second in 0..black_box(halves) {
+                    let (row, first) = (black_box(row), first + second * STAGED_COLS);
+                    let values: [f32; STAGED_SUMS] =
+                        if second == 0 { half(false) } else { half(true) };
+                    stage(staging, lane, |i| values[i]);
+                    self.store_column(row, first + lane, |i| staging.load(staged(i, lane)));
+                    warp::sync_warp(u32::MAX);
+                }
+            }
+        }
+    }
+
+    /// Stores what an epilogue makes of a part, of `count` sums per lane, 32 or 64 columns.
+    ///
+    /// # Safety
+    /// It is inside, and [`takes_vectors`](Self::takes_vectors). A whole warp calls this together, with its own `staging`, which all have read, and no
+    /// other thread stores these elements.
+    #[inline(always)]
+    unsafe fn store_part(
+        self,
+        places: StagedQuads<impl ColumnBias>,
+        lane: u32,
+        staging: SharedPtr<f32>,
+        count: usize,
+        sums: [f32; PART],
+    ) {
+        let mut values = [0.0; PART];
+        for first in (0..count).step_by(STAGED_SUMS) {
+            // SAFETY: the caller's contract.
+            let quads = unsafe {
+                stage(staging, lane, |i| sums[first + i]);
+                staged_quads(staging, lane)
+            };
+            values[first..][..STAGED_SUMS].copy_from_slice(quads.as_flattened());
+        }
+        // SAFETY: as the launch promises; C can be read as well.
+        unsafe { self.c.apply_epilogue(self.epilogue, count, places, self, &mut values) };
+        for i in (0..count).step_by(4) {
+            let (row, col) = places.at(i);
+            let quad = [values[i], values[i + 1], values[i + 2], values[i + 3]];
+            // SAFETY: the caller's contract.
+            unsafe { self.store_quad(self.offset(row, col), quad) };
+        }
+    }
+
+    /// Stores a thread's first `count` sums, those of its warp from (row, col) on, of 32 or 64 columns, by vectors of 16 bytes.
+    ///
+    /// # Safety
+    /// They are inside, and each row's first is on 16 bytes. A whole warp calls this together, with its own `staging`, which all have read, and no
+    /// other thread stores these elements.
+    #[inline(always)]
+    unsafe fn store_whole(
+        self,
+        row: u32,
+        col: u32,
+        lane: u32,
+        staging: SharedPtr<f32>,
+        count: usize,
+        values: [f32; PART],
+    ) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            if self.is_half {
+                let pairs = array::from_fn(|i| {
+                    let [one, other] = [values[2 * i], values[2 * i + 1]];
+                    Self::narrow_pair([one, other])
+                });
+                let to = self.c.pointer.cast::<u16>().wrapping_add(self.offset(row, col));
+                match count {
+                    PART => Self::store_pairs::<8>(to, self.c.ld, lane, staging, pairs),
+                    _ => Self::store_pairs::<4>(to, self.c.ld, lane, staging, pairs),
+                }
+                return;
+            }
+            for first in (0..count).step_by(STAGED_SUMS) {
+                let values = array::from_fn(|i| values[first + i]);
+                self.store_floats(row, col + 2 * first as u32, lane, staging, values);
+            }
+        }
+    }
+
+    /// The same in f32, 32 columns: eight lanes store a line of a row.
+    ///
+    /// # Safety
+    /// As for [`store_whole`](Self::store_whole).
+    #[inline(always)]
+    unsafe fn store_floats(
+        self,
+        row: u32,
+        col: u32,
+        lane: u32,
+        staging: SharedPtr<f32>,
+        values: [f32; STAGED_SUMS],
+    ) {
+        let (down, right) = (lane / 8, lane % 8 * 4);
+        let first = self.offset(row + down, col + right);
+        // SAFETY: the caller's contract; inside of C, on 16 bytes, and this thread's own.
+        unsafe {
+            stage(staging, lane, |i| values[i]);
+            let quads = staged_quads(staging, lane);
+            for i in 0..4 {
+                let at = first + i * 4 * self.c.ld as usize;
+                vec::store(self.c.pointer.wrapping_add(at), quads[i]);
+            }
+        }
+    }
+
+    /// The same in 16 bits, in pairs: as many lanes as a row has `VECTORS` store it.
+    ///
+    /// # Safety
+    /// As for [`store_whole`](Self::store_whole).
+    #[inline(always)]
+    unsafe fn store_pairs<const VECTORS: u32>(
+        to: *mut u16,
+        ld: u32,
+        lane: u32,
+        staging: SharedPtr<f32>,
+        pairs: [u32; PART / 2],
+    ) {
+        // Rows whose vectors are exchanged so that lanes which store pairs at once, or vectors, are in different banks.
+        let staging = staging.cast::<u32>();
+        let vector_at = |row: u32, vector: u32| {
+            let line = row * VECTORS / 8;
+            row * VECTORS * 4 + (vector ^ (line % VECTORS)) * 4
+        };
+        let (down, right) = (lane / VECTORS, lane % VECTORS);
+        let first = down as usize * ld as usize + right as usize * 8;
+        let rows = 32 / VECTORS;
+        // SAFETY: the warp's own memory; the warp is together; inside of C, on 16 bytes, and this thread's own.
+        unsafe {
+            for i in 0..2 * VECTORS {
+                let (row, vector) = (lane / 4 + i % 2 * 8, i / 2);
+                staging.store(vector_at(row, vector) + lane % 4, pairs[i as usize]);
+            }
+            warp::sync_warp(u32::MAX);
+            let vectors: [[u32; 4]; 4] = [0, 1, 2, 3].map(|i| match i * rows < ROWS {
+                true => staging.load_vec(vector_at(i * rows + down, right)),
+                false => [0; 4],
+            });
+            for i in 0..ROWS / rows {
+                let at = first + (i * rows) as usize * ld as usize;
+                vec::store(to.wrapping_add(at).cast(), vectors[i as usize]);
+            }
+            warp::sync_warp(u32::MAX);
+        }
+    }
+
+    /// Stores [`ROWS`] elements of a column from (row, col) on, those of them that are inside, where the first row is.
+    ///
+    /// # Safety
+    /// No other thread stores them.
+    #[inline(always)]
+    unsafe fn store_column(self, row: u32, col: u32, value: impl Fn(u32) -> f32) {
+        if col >= self.c.cols {
+            return;
+        }
+        let rows = self.c.rows - row;
+        if rows < ROWS {
+            for i in 0..rows {
+                // SAFETY: inside, and this thread's own.
+                unsafe { self.store_inside(row + i, col, value(i)) };
+            }
+            return;
+        }
+        let values: [f32; ROWS as usize] = array::from_fn(|i| value(i as u32));
+        for i in 0..ROWS {
+            // SAFETY: as above.
+            unsafe { self.store_inside(row + i, col, values[i as usize]) };
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! C of the kernels for tensor cores: in f32, or in 16 bits like A and B, with an epilogue.
+//!
+//! `wgmma` leaves a warp's sums such that four lanes have 32 bytes of a row in f32, and 16 in 16 bits. They go through shared memory, 16 rows by
+//! 32 or 64 columns at a time, so that a warp stores whole lines: by vectors of 16 bytes where rows begin on these, and otherwise, and at edges,
+//! one element per lane. Where there is an epilogue, or C is read, [`PART`] sums at a time are moved to the same registers, so that the epilogue
+//! is in the code once for each of two ways. Where all that it reads are vectors of four elements, it comes behind the staging: a lane has four neighbours of
+//! every fourth row, which it reads and stores as such vectors (of 8 bytes, if C is of 16 bits). Otherwise it comes before, on the sums as `wgmma` leaves them, and one element per lane is stored.
+
+use cuda_std::half::{Half, bf16, bf16x2, f16, f16x2};
+use cuda_std::prelude::*;
+use cuda_std::vec;
+
+use crate::abi::epilogue::Parameters;
+use crate::device::output::matrix::Output;
+use crate::device::output::places::{OUTPUTS_AT_ONCE, Places};
+use crate::device::output::source::{Source, SourceOf};
+
+/// Outputs that a thread stores at a time where K is 0.
+pub const AT_ONCE: usize = 8;
+
+const _: () = assert!(AT_ONCE <= OUTPUTS_AT_ONCE, "an epilogue takes no more");
+
+/// C, whose elements are f32, or 16 bits: `f16` if `F16`, or else `bf16`.
+#[derive(Clone, Copy)]
+pub struct TensorOutput<const F16: bool> {
+    /// The matrix; if `is_half`, its pointer is to 16-bit elements.
+    pub(crate) c: Output,
+    pub(crate) is_half: bool,
+    pub(crate) epilogue: Parameters,
+}
+
+impl<const F16: bool> Source for TensorOutput<F16> {
+    #[inline(always)]
+    unsafe fn add<P: Places, const N: usize>(
+        self,
+        c: Output,
+        beta: f32,
+        count: usize,
+        places: P,
+        values: &mut [f32; N],
+    ) {
+        // SAFETY: the caller's contract; elements of this type.
+        unsafe {
+            match (self.is_half, F16) {
+                (false, _) => SourceOf::<f32>::NEW.add(c, beta, count, places, values),
+                (true, true) => SourceOf::<f16>::NEW.add(c, beta, count, places, values),
+                (true, false) => SourceOf::<bf16>::NEW.add(c, beta, count, places, values),
+            }
+        }
+    }
+}
+
+impl<const F16: bool> TensorOutput<F16> {
+    /// A matrix, with what is done to its elements before they are stored.
+    ///
+    /// # Safety
+    /// As for [`Output::new`], with elements of 16 bits if `is_half`; and the parameters are as the
+    /// launch promises.
+    #[inline(always)]
+    pub unsafe fn new(c: Output, is_half: bool, epilogue: Parameters) -> Self {
+        Self { c, is_half, epilogue }
+    }
+
+    /// That of a product of the batch, `stride` elements from one to the next.
+    #[inline(always)]
+    pub fn of_product(self, product: u32, stride: u64) -> Self {
+        let offset = product as usize * stride as usize;
+        let pointer = match self.is_half {
+            true => self.c.pointer.cast::<u16>().wrapping_add(offset).cast(),
+            false => self.c.pointer.wrapping_add(offset),
+        };
+        let c = Output { pointer, ..self.c };
+        Self { c, epilogue: self.epilogue.of_product(product), ..self }
+    }
+
+    /// The bits of a number in the type of 16 bits that C may have, to nearest.
+    #[inline(always)]
+    pub(crate) fn narrow(value: f32) -> u16 {
+        match F16 {
+            true => f16::narrow(value).to_bits(),
+            false => bf16::narrow(value).to_bits(),
+        }
+    }
+
+    /// The same of two, the first in the lower half.
+    #[inline(always)]
+    pub(crate) fn narrow_pair(pair: [f32; 2]) -> u32 {
+        match F16 {
+            true => f16x2::narrow(pair).to_bits(),
+            false => bf16x2::narrow(pair).to_bits(),
+        }
+    }
+
+    /// How far an element is from the first.
+    #[inline(always)]
+    pub(crate) fn offset(self, row: u32, col: u32) -> usize {
+        row as usize * self.c.ld as usize + col as usize
+    }
+
+    /// Whether four neighbours in a row are vectors, in C and in all that an epilogue reads.
+    #[inline(always)]
+    pub(super) fn takes_vectors(self) -> bool {
+        let bytes = if self.is_half { 8 } else { 16 };
+        (self.c.pointer as usize).is_multiple_of(bytes)
+            && self.c.ld.is_multiple_of(4)
+            && self.epilogue.is_aligned()
+    }
+
+    /// Stores four neighbours in a row, so far from C's first element.
+    ///
+    /// # Safety
+    /// They are inside, on four times an element's bytes, and no other thread stores them.
+    #[inline(always)]
+    pub(crate) unsafe fn store_quad(self, offset: usize, [one, two, three, four]: F32x4) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            if self.is_half {
+                let pairs = [[one, two], [three, four]].map(Self::narrow_pair);
+                vec::store(self.c.pointer.cast::<u16>().add(offset).cast(), pairs);
+            } else {
+                vec::store4(self.c.pointer.add(offset), [one, two, three, four]);
+            }
+        }
+    }
+
+    /// Stores an element.
+    ///
+    /// # Safety
+    /// It is inside, and no other thread stores it.
+    #[inline(always)]
+    pub(super) unsafe fn store_inside(self, row: u32, col: u32, value: f32) {
+        let at = self.offset(row, col);
+        // SAFETY: the caller's contract.
+        unsafe {
+            if self.is_half {
+                vec::store(self.c.pointer.cast::<u16>().add(at), [Self::narrow(value)]);
+            } else {
+                vec::store(self.c.pointer.add(at), [value]);
+            }
+        }
+    }
+
+    /// Stores what becomes of a sum of nothing in a few elements, whose places are `at`, if they are
+    /// inside.
+    ///
+    /// # Safety
+    /// No other thread stores these elements.
+    #[inline(always)]
+    pub unsafe fn store_empty(self, at: impl Fn(usize) -> (u32, u32) + Copy) {
+        let mut values = [0.0; OUTPUTS_AT_ONCE];
+        // SAFETY: as the launch promises; C can be read as well.
+        unsafe { self.c.apply_epilogue(self.epilogue, AT_ONCE, at, self, &mut values) };
+        for i in 0..AT_ONCE {
+            let (row, col) = at(i);
+            // SAFETY: the caller's contract.
+            unsafe { self.store(row, col, values[i]) };
+        }
+    }
+
+    /// Stores an element, if it is inside.
+    ///
+    /// # Safety
+    /// No other thread stores it.
+    #[inline(always)]
+    pub(crate) unsafe fn store(self, row: u32, col: u32, value: f32) {
+        if row < self.c.rows && col < self.c.cols {
+            // SAFETY: inside, and this thread's own.
+            unsafe { self.store_inside(row, col, value) };
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Split-K: the blocks of a tile add up their sums through global memory, in a fixed order.
+
+use cuda_std::prelude::*;
+use cuda_std::shared::SharedPtr;
+use cuda_std::{atomic, vec};
+
+use crate::device::geometry::Geometry;
+use crate::device::reduce::slice_k::{MAX_QUADS, OutputPartition, Quads, add};
+use crate::device::schedule::split_k::{Params, Split};
+
+/// The split-K reduction: adds up the sums of all splits. Returns true in the block that does it,
+/// the last to arrive, where `sums` then holds the totals; what it holds elsewhere means nothing.
+///
+/// # Safety
+/// Every thread of the block makes this call, under conditions that are the same for all of a
+/// warp, and every block of the product does. `partials` and `counters` are the product's, as
+/// [`Params::workspace`] says, `partials` a multiple of 16.
+#[inline(always)]
+pub unsafe fn reduce_splits<G: Geometry>(
+    outputs: OutputPartition,
+    split: Split,
+    partials: *mut f32,
+    counters: *mut u32,
+    sums: &mut Quads,
+) -> bool {
+    let splits = split.count;
+    let tile = tile_number() as usize;
+    let elements = outputs.elements() as usize;
+    // Where this thread's quads begin in the first split's part; the others follow at constant
+    // distances.
+    let first = partials
+        .wrapping_add(tile * splits as usize * elements + outputs.offset(outputs.slice) as usize);
+    let distance = (G::SLICES * outputs.threads * 4) as usize;
+    let of_split = |z: u32, i: usize| first.wrapping_add(z as usize * elements + i * distance);
+    let own = outputs.own(G::SLICES);
+
+    // SAFETY: room for a tile per block, of which this one fills its own.
+    unsafe {
+        for i in 0..own {
+            if outputs.has::<G>(i) {
+                vec::store4_cg(of_split(split.index, i), sums[i]);
+            }
+        }
+    }
+    // SAFETY: the caller's contract.
+    if !unsafe { is_last_to_arrive(splits, counters, tile as u32) } {
+        return false;
+    }
+
+    // As many splits at a time as registers can hold: their loads are in flight together.
+    let at_once = MAX_QUADS / own;
+    for i in 0..own {
+        sums[i] = [0.0; 4];
+    }
+    let mut begin = 0;
+    while begin < splits {
+        let mut loaded: Quads = [[0.0; 4]; MAX_QUADS];
+        for ahead in 0..at_once {
+            // Past the end the last once more, unused.
+            let z = (begin + ahead as u32).min(splits - 1);
+            for i in 0..own {
+                if outputs.has::<G>(i) {
+                    // SAFETY: stored by the block of this split, as said above.
+                    loaded[ahead * own + i] = unsafe { vec::load4_cg(of_split(z, i)) };
+                }
+            }
+        }
+        // Four sums of these, of every fourth split each, and then the sum of the four, for a smaller error: see `pairwise`,
+        // for which there are too few registers.
+        let apart = if at_once < 4 { at_once } else { 4 };
+        for i in 0..own {
+            for ahead in apart..at_once {
+                if begin + (ahead as u32) < splits {
+                    let (of, other) = (ahead % apart * own + i, loaded[ahead * own + i]);
+                    add(&mut loaded[of], other);
+                }
+            }
+            let mut sum = loaded[i];
+            for ahead in 1..apart {
+                if begin + (ahead as u32) < splits {
+                    add(&mut sum, loaded[ahead * own + i]);
+                }
+            }
+            add(&mut sums[i], sum);
+        }
+        begin += at_once as u32;
+    }
+    true
+}
+
+/// The split-K reduction of a block whose threads have `SUMS` sums each of its tile of C, which has so many
+/// `elements`. Returns true in the block that does it, where `sums` then holds the totals. `is_last` says, from the counters, whether
+/// the block is the last to arrive: [`is_last_to_arrive`] or [`is_last_of_part`].
+///
+/// # Safety
+/// As for the entry points. The block's first threads, `elements / SUMS` of them, come here. `is_last` orders their stores before it
+/// ahead of the loads behind it of whoever is last.
+#[inline(always)]
+pub unsafe fn reduce_sums<const SUMS: usize>(
+    params: Params,
+    split: Split,
+    elements: u32,
+    sums: &mut [f32; SUMS],
+    is_last: impl FnOnce(*mut u32) -> bool,
+) -> bool {
+    const { assert!(SUMS.is_multiple_of(4), "sums are moved in fours") };
+    let (partials, counters) = params.workspace(elements);
+    let first = tile_number() as usize * split.count as usize * elements as usize
+        + (thread::thread_idx_x() * 4) as usize;
+    let place = |of: u32, quad: usize| {
+        let offset = of * elements + quad as u32 * (elements / SUMS as u32 * 4);
+        partials.wrapping_add(first + offset as usize)
+    };
+    // SAFETY: room for a tile per block, of which each thread has its own quads; the others' were stored
+    // before the last block came.
+    unsafe {
+        for quad in 0..SUMS / 4 {
+            let four = core::array::from_fn(|i| sums[quad * 4 + i]);
+            vec::store4_cg(place(split.index, quad), four);
+        }
+        if !is_last(counters) {
+            return false;
+        }
+        *sums = [0.0; SUMS];
+        // As many quads at a time as there are registers for their loads, of one split or of several.
+        let quads = const { if SUMS / 4 < MAX_QUADS { SUMS / 4 } else { MAX_QUADS } };
+        let at_once = const { MAX_QUADS / if SUMS / 4 < MAX_QUADS { SUMS / 4 } else { MAX_QUADS } };
+        for first in (0..SUMS / 4).step_by(MAX_QUADS) {
+            let mut begin = 0;
+            while begin < split.count {
+                let mut loaded: Quads = [[0.0; 4]; MAX_QUADS];
+                for ahead in 0..at_once {
+                    for quad in 0..quads {
+                        if begin + (ahead as u32) < split.count {
+                            let of = place(begin + ahead as u32, first + quad);
+                            loaded[ahead * quads + quad] = vec::load4_cg(of);
+                        }
+                    }
+                }
+                for ahead in 0..at_once {
+                    for quad in 0..quads {
+                        for i in 0..4 {
+                            sums[(first + quad) * 4 + i] += loaded[ahead * quads + quad][i];
+                        }
+                    }
+                }
+                begin += at_once as u32;
+            }
+        }
+    }
+    true
+}
+
+/// The number of the block's tile of C, for what the blocks of a tile share.
+#[inline(always)]
+pub fn tile_number() -> u32 {
+    thread::block_idx_y() * thread::grid_dim_x() + thread::block_idx_x()
+}
+
+/// Whether this block is the last of those that share a tile of C to come here. It can load
+/// what all threads of the others have stored before they came.
+///
+/// # Safety
+/// As for [`reduce_splits`]; `tile` is the tile's number, and `splits` are not 0.
+#[inline(always)]
+pub unsafe fn is_last_to_arrive(splits: u32, counters: *mut u32, tile: u32) -> bool {
+    let last = splits - 1;
+    // The barrier puts the block's stores before its count, which releases them. The last to
+    // count acquires all others' stores, and the second barrier puts them before its block's
+    // loads.
+    // SAFETY: the whole block adds up a tile, or none of it does.
+    unsafe { thread::sync_threads_aligned() };
+    let mut is_last = false;
+    if thread::thread_idx_x() == 0 {
+        // SAFETY: one counter per tile, which only this touches. It wraps to zero, ready for
+        // the next launch.
+        let before =
+            unsafe { atomic::atomic_inc_acq_rel_u32_device(counters.add(tile as usize), last) };
+        is_last = before == last;
+    }
+    // SAFETY: as above.
+    unsafe { thread::sync_threads_or(is_last) != 0 }
+}
+
+/// The same for a part of the block's threads, with the first among them, which `meet` at a barrier of their own. `flag` is shared
+/// memory that none of them uses behind the first barrier.
+///
+/// # Safety
+/// As for [`is_last_to_arrive`], of these threads; `meet` is a barrier for all of them.
+#[inline(always)]
+pub unsafe fn is_last_of_part(
+    splits: u32,
+    counters: *mut u32,
+    flag: SharedPtr<u32>,
+    meet: impl Fn(),
+) -> bool {
+    let last = splits - 1;
+    meet();
+    if thread::thread_idx_x() == 0 {
+        // SAFETY: as in `is_last_to_arrive`; the flag is this thread's until the barrier.
+        unsafe {
+            let counter = counters.add(tile_number() as usize);
+            let before = atomic::atomic_inc_acq_rel_u32_device(counter, last);
+            flag.store(0, u32::from(before == last));
+        }
+    }
+    meet();
+    // SAFETY: stored before the barrier.
+    unsafe { flag.load(0) != 0 }
+}

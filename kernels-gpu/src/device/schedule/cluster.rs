@@ -1,0 +1,265 @@
+//! Which tiles a cluster computes, and which parts of their K.
+//!
+//! A cluster for each tile, or *stream-K* (Osama et al., 2023): the steps along K of all tiles are numbered as one sequence,
+//! of which every cluster has an equal share, so that all multiprocessors end at the same time:
+//!
+//! ```text
+//!   cluster 0   | tile 0         | tile 1 ..
+//!   cluster 1   |.. tile 1   | tile 2     ..
+//!   cluster 2   |.. tile 2 | tile 3         |
+//! ```
+
+use cuda_std::shared::SharedPtr;
+
+use crate::abi::tensor_core::BK;
+use crate::device::pipeline::tile_load::read_once;
+use crate::device::schedule::raster::swizzle_wide as swizzle;
+
+/// The launch's tiles, and the clusters that share them.
+#[derive(Clone, Copy)]
+pub struct Sequence {
+    /// Tiles of a row and of a column of C, and products.
+    width: u32,
+    height: u32,
+    products: u32,
+    /// Steps along K.
+    steps: u32,
+    clusters: u32,
+    /// Blocks of a cluster, no more than steps, but one at least.
+    splits: u32,
+}
+
+/// A tile, or a part of its K, that a cluster computes. A *unit* of K is so many steps that each block of the cluster
+/// has one at least.
+#[derive(Clone, Copy)]
+pub struct Work {
+    pub tile: u32,
+    /// Units of the tile: those in front of the cluster's, its own, and all.
+    first: u32,
+    count: u32,
+    units: u32,
+    steps: u32,
+    splits: u32,
+    /// Whether the cluster has no more work behind this.
+    pub is_last: bool,
+}
+
+/// What is added up of a tile, and where it goes, in one register: the sums of the cluster's blocks to C or to a part, of
+/// which each cluster has two, or all parts to C.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Pass(u32);
+
+impl Pass {
+    /// The cluster has all of the tile.
+    pub const WHOLE: Self = Self(u32::MAX);
+    /// All parts have been stored.
+    pub const FIXUP: Self = Self(u32::MAX - 1);
+
+    /// The part that the cluster's sums are.
+    #[inline(always)]
+    pub fn part(self) -> Option<u32> {
+        if self.0 < Self::FIXUP.0 { Some(self.0) } else { None }
+    }
+}
+
+/// What the producer tells the consumers of a block's work, in shared memory.
+#[derive(Clone, Copy)]
+pub struct Entry(pub SharedPtr<u32>);
+
+impl Sequence {
+    /// That of a launch.
+    #[inline(always)]
+    pub fn new(
+        [m, n, k]: [u32; 3],
+        [bm, bn]: [u32; 2],
+        products: u32,
+        [clusters, splits]: [u32; 2],
+    ) -> Self {
+        let (width, height) = (n.div_ceil(bn), m.div_ceil(bm));
+        Self { width, height, products, steps: k.div_ceil(BK), clusters, splits }
+    }
+
+    /// The product that a tile is of, and its row and column of tiles there.
+    #[inline(always)]
+    pub fn place(self, tile: u32) -> [u32; 3] {
+        let tiles = self.width * self.height;
+        let product = tile / tiles.max(1);
+        let (y, x) = swizzle(tile - product * tiles, self.width, self.height);
+        [product, y, x]
+    }
+
+    /// Whether the L2 cache is to evict A first, and whether B. The steps from one product to the next are 0 where all have the same.
+    #[inline(always)]
+    pub fn read_once(self, tile: [u32; 2], steps: [u32; 2]) -> [bool; 2] {
+        let is_alone = steps.map(|step| step != 0 || self.products == 1);
+        read_once(tile, [self.height, self.width], is_alone)
+    }
+
+    /// Units of a tile, which has steps.
+    #[inline(always)]
+    fn units(self) -> u32 {
+        self.steps / self.splits.max(1)
+    }
+
+    /// Units of each cluster, and how many of the first clusters have one more.
+    #[inline(always)]
+    fn shares(self) -> [u32; 2] {
+        let all = self.width * self.height * self.products * self.units();
+        [all / self.clusters.max(1), all % self.clusters.max(1)]
+    }
+
+    /// The first work of a cluster, or the one that has this number.
+    #[inline(always)]
+    pub fn work(self, cluster: u32, number: u32) -> Work {
+        let Self { steps, splits, .. } = self;
+        let units = self.units().max(1);
+        let whole =
+            Work { tile: cluster, first: 0, count: units, units, steps, splits, is_last: true };
+        if self.clusters == self.width * self.height * self.products {
+            return whole;
+        }
+        let [share, more] = self.shares();
+        let start = cluster * share + cluster.min(more);
+        let end = start + share + u32::from(cluster < more);
+        let tile = start / units + number;
+        let first = if number == 0 { start % units } else { 0 };
+        let left = end - (tile * units + first);
+        let count = left.min(units - first);
+        Work { tile, first, count, is_last: count == left, ..whole }
+    }
+
+    /// The first and the last cluster of those that share a tile.
+    #[inline(always)]
+    pub fn clusters_of(self, tile: u32) -> [u32; 2] {
+        let [share, more] = self.shares();
+        let large = more * (share + 1);
+        [tile * self.units(), (tile + 1) * self.units() - 1].map(|unit| match unit < large {
+            true => unit / (share + 1).max(1),
+            false => more + (unit - large) / share.max(1),
+        })
+    }
+}
+
+impl Work {
+    /// Whether the cluster has all of the tile.
+    #[inline(always)]
+    pub fn is_whole(self) -> bool {
+        self.count == self.units
+    }
+
+    /// The steps that a block of the cluster has: the first one, and the one behind the last.
+    #[inline(always)]
+    pub fn part(self, rank: u32) -> [u32; 2] {
+        let step =
+            |unit: u32| (u64::from(self.steps) * u64::from(unit) / u64::from(self.units)) as u32;
+        let (begin, end) = (step(self.first), step(self.first + self.count));
+        [rank, rank + 1].map(|rank| begin + (end - begin) * rank / self.splits.max(1))
+    }
+}
+
+impl Entry {
+    /// Words of shared memory that it takes.
+    pub const WORDS: u32 = 10;
+
+    /// The one of two, the first of which this is, that belongs to the block's tile of this number.
+    #[inline(always)]
+    pub fn of(self, number: u32) -> Self {
+        Self(self.0.add(number % 2 * Self::WORDS))
+    }
+
+    /// Writes a cluster's work: `steps` of the block with this rank, of the tile that begins at (row, col) of a product.
+    ///
+    /// # Safety
+    /// The entry lies in shared memory, and nobody else reads or writes it at this time.
+    #[inline(always)]
+    pub unsafe fn write(
+        self,
+        sequence: Sequence,
+        cluster: u32,
+        work: Work,
+        [rank, steps]: [u32; 2],
+        place: [u32; 3],
+    ) {
+        let (Pass(pass), [first, last]) = match work.is_whole() {
+            true => (Pass::WHOLE, [0; 2]),
+            false => {
+                let part = 2 * cluster + u32::from(work.first == 0);
+                (Pass(part), sequence.clusters_of(work.tile))
+            }
+        };
+        let [product, row, col] = place;
+        // SAFETY: the caller's contract.
+        unsafe {
+            self.0.store(0, steps);
+            self.0.store(1, product);
+            self.0.store(2, row);
+            self.0.store(3, col);
+            self.0.store(4, pass);
+            self.0.store(5, first);
+            self.0.store(6, last);
+            self.0.store(7, work.is_last.into());
+            self.0.store(8, rank);
+            self.0.store(9, sequence.splits);
+        }
+    }
+
+    /// Steps along K of the block.
+    ///
+    /// # Safety
+    /// The entry has been written, and nobody writes it at this time.
+    #[inline(always)]
+    pub unsafe fn steps(self) -> u32 {
+        // SAFETY: the caller's contract.
+        unsafe { self.0.load(0) }
+    }
+
+    /// The tile's product, and its first row and column there.
+    ///
+    /// # Safety
+    /// As for [`Entry::steps`].
+    #[inline(always)]
+    pub unsafe fn place(self) -> (u32, [u32; 2]) {
+        // SAFETY: the caller's contract.
+        unsafe { (self.0.load(1), [self.0.load(2), self.0.load(3)]) }
+    }
+
+    /// What becomes of the cluster's sums.
+    ///
+    /// # Safety
+    /// As for [`Entry::steps`].
+    #[inline(always)]
+    pub unsafe fn pass(self) -> Pass {
+        // SAFETY: the caller's contract.
+        Pass(unsafe { self.0.load(4) })
+    }
+
+    /// The first and the last of the clusters that share the tile.
+    ///
+    /// # Safety
+    /// As for [`Entry::steps`].
+    #[inline(always)]
+    pub unsafe fn clusters(self) -> [u32; 2] {
+        // SAFETY: the caller's contract.
+        unsafe { [self.0.load(5), self.0.load(6)] }
+    }
+
+    /// Whether the cluster has no more work behind this.
+    ///
+    /// # Safety
+    /// As for [`Entry::steps`].
+    #[inline(always)]
+    pub unsafe fn is_last(self) -> bool {
+        // SAFETY: the caller's contract.
+        unsafe { self.0.load(7) != 0 }
+    }
+
+    /// The block's number in its cluster, and how many blocks that has.
+    ///
+    /// # Safety
+    /// As for [`Entry::steps`].
+    #[inline(always)]
+    pub unsafe fn rank(self) -> [u32; 2] {
+        // SAFETY: the caller's contract.
+        unsafe { [self.0.load(8), self.0.load(9)] }
+    }
+}

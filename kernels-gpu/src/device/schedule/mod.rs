@@ -1,0 +1,15 @@
+//! Which work tiles a block computes, and in which order.
+//!
+//! | scheduler | who takes a work tile |
+//! |---|---|
+//! | [`raster`] | one block per tile, in an order for the L2 cache |
+//! | [`persistent`] | persistent blocks, in turn |
+//! | [`split_k`] | the grid's z axis: a product, and a split of its K |
+//! | [`stream_k`] | persistent blocks with equal shares of the steps along K |
+//! | [`cluster`] | clusters, likewise, whose blocks split K once more |
+
+pub mod cluster;
+pub mod persistent;
+pub mod raster;
+pub mod split_k;
+pub mod stream_k;

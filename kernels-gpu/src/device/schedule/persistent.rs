@@ -1,0 +1,97 @@
+//! Persistent blocks: each takes one work tile after the other, in the order of the raster.
+
+use cuda_std::prelude::*;
+
+use crate::abi::tensor_core::options::{BROADCAST_A, BROADCAST_B};
+use crate::device::output::tensor::{AT_ONCE, TensorOutput};
+use crate::device::pipeline::tile_load::read_once;
+use crate::device::schedule::raster::swizzle_wide;
+
+/// The tiles of the products of a launch.
+#[derive(Clone, Copy)]
+pub struct Tiles {
+    /// Of each product.
+    width: u32,
+    height: u32,
+    products: u32,
+    /// Elements from one C to the next.
+    stride_c: u64,
+    /// From one product to the next in the maps' third dimension: 0 if all have the same.
+    pub step_a: u32,
+    pub step_b: u32,
+    /// Rows and columns of a tile.
+    rows: u32,
+    cols: u32,
+}
+
+impl Tiles {
+    /// Those of `products` of m x n elements, whose [`options`](crate::abi::tensor_core::options) say what they share.
+    #[inline(always)]
+    pub fn new(
+        [m, n]: [u32; 2],
+        products: u32,
+        stride_c: u64,
+        options: u32,
+        [rows, cols]: [u32; 2],
+    ) -> Self {
+        Self {
+            width: n.div_ceil(cols),
+            height: m.div_ceil(rows),
+            products,
+            stride_c,
+            step_a: u32::from(options & BROADCAST_A == 0),
+            step_b: u32::from(options & BROADCAST_B == 0),
+            rows,
+            cols,
+        }
+    }
+
+    /// How many there are.
+    #[inline(always)]
+    pub fn count(self) -> u32 {
+        self.width * self.height * self.products
+    }
+
+    /// The product of a tile, and the tile's first row and column in it.
+    #[inline(always)]
+    pub fn place(self, tile: u32) -> (u32, u32, u32) {
+        let of_product = self.width * self.height;
+        let product = tile / of_product.max(1);
+        let (y, x) = swizzle_wide(tile - product * of_product, self.width, self.height);
+        (product, y * self.rows, x * self.cols)
+    }
+
+    /// Whether the L2 cache is to evict A first, and whether B.
+    #[inline(always)]
+    pub fn read_once(self) -> [bool; 2] {
+        let is_alone = [self.step_a, self.step_b].map(|step| step != 0 || self.products == 1);
+        read_once([self.rows, self.cols], [self.height, self.width], is_alone)
+    }
+
+    /// C of a tile's product.
+    #[inline(always)]
+    pub fn output<const F16: bool>(self, c: TensorOutput<F16>, product: u32) -> TensorOutput<F16> {
+        c.of_product(product, self.stride_c)
+    }
+
+    /// Stores all tiles where K is 0, by blocks of `threads`.
+    ///
+    /// # Safety
+    /// All threads of all blocks call this, and nothing else stores C.
+    #[inline(always)]
+    pub unsafe fn store_empty<const F16: bool>(self, c: TensorOutput<F16>, threads: u32) {
+        let mut tile = thread::block_idx_x();
+        while tile < self.count() {
+            let (product, row, col) = self.place(tile);
+            let c = self.output(c, product);
+            // One column of the tile for each thread, a few rows at a time.
+            let parts = self.rows / AT_ONCE as u32 * self.cols;
+            for at in (thread::thread_idx_x()..parts).step_by(threads as usize) {
+                let (row, col) = (row + at / self.cols * AT_ONCE as u32, col + at % self.cols);
+                // SAFETY: elements of the block's tile, this thread's alone.
+                unsafe { c.store_empty(|i| (row + i as u32, col)) };
+            }
+            tile += thread::grid_dim_x();
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! How a kernel of this family is declared.
+
+/// Declares a module of the kernel's name, with its [`KernelDescriptor`] and its two entry
+/// points, which call `gemm` of `$kernel` for a [`Geometry`](crate::device::geometry::Geometry) with the
+/// constants that are listed. `vectorized` says for A, B and C
+/// whether the first entry point needs it aligned, `transposed` how the entry points read A and B that lie
+/// as their transposes, and `transposes_c` whether C may; `min_blocks` is what registers are left for.
+macro_rules! kernel_module {
+    (
+        $(#[$doc:meta])*
+        $name:ident, $unaligned:ident, $summary:literal,
+        $kernel:ident { $($constant:ident: $value:literal),* },
+        vectorized $vectorized:expr, transposed $transposed:expr, transposes_c $transposes_c:literal,
+        min_blocks $min_blocks:literal, $source:literal
+    ) => {
+        $(#[$doc])*
+        #[doc = concat!("\n\nBlocks per multiprocessor: ", $min_blocks, ".")]
+        pub mod $name {
+            use cuda_std::cp_async;
+            use cuda_std::prelude::*;
+
+            use crate::abi::{Arithmetic, GridOrder, KernelDescriptor, Reads, Shared, Target, Unaligned, epilogue};
+            use crate::device::geometry::Geometry;
+            use crate::device::schedule::split_k::{Params, entry_point};
+            use super::$kernel;
+
+            struct Shape;
+
+            impl Geometry for Shape {
+                $(const $constant: u32 = $value;)*
+
+                #[inline(always)]
+                fn wait_for_oldest() {
+                    cp_async::wait_group::<{ Shape::STAGES - 2 }>();
+                }
+            }
+
+            const THREADS: u32 = Shape::THREADS;
+            type Kernel = $kernel<Shape, { Shape::TM as usize }, { Shape::TN as usize }>;
+
+            const _: () = assert!(
+                $min_blocks * (Kernel::SHARED_BYTES + 1024) <= 228 * 1024,
+                "so many blocks share a multiprocessor's memory"
+            );
+
+            /// What the host needs to launch this kernel.
+            pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
+                name: stringify!($name),
+                summary: $summary,
+                origin: None,
+                tile: Shape::TILE,
+                block: [THREADS, 1],
+                grid: GridOrder::ColumnsAlongX,
+                shared: Shared::Dynamic(|k| Kernel::shared_bytes(k)),
+                unaligned: Some(Unaligned {
+                    name: stringify!($unaligned),
+                    vectorized: $vectorized,
+                    transposed: $transposed,
+                    transposes_c: $transposes_c,
+                }),
+                abi: Kernel::ABI,
+                arithmetic: Arithmetic::Fma,
+                target: Target::Sm80,
+                source: include_str!($source),
+            };
+
+            entry_point!($name, true, $min_blocks);
+            entry_point!($unaligned, false, $min_blocks);
+        }
+    };
+}
+pub(super) use kernel_module;

@@ -1,0 +1,290 @@
+//! Tensor cores, `mma_outer`: short K, for products that are bound by the stores of C.
+//!
+//! # The idea
+//!
+//! With a K of one step or two there is little to multiply: what takes time is to read A and B once, and to write C. So there is
+//! no pipeline within a block: all of a step arrives, is multiplied, and C is stored. Blocks are small, so that
+//! several share a multiprocessor, of which some load while others store.
+//!
+//! # What is different from the tiles of `mma`
+//!
+//! A and B may have rows that begin anywhere (`device/operand/half_tile.rs`), so that nothing is copied first, which would take as
+//! long as the product. C goes through shared memory, from which it is stored by whole vectors, likewise wherever its rows
+//! begin (`device/output/tile.rs`). Of a step along K, no more is copied and multiplied than there is, in parts of
+//! 16. A longer K takes more steps, one after the other. The next kernel may begin while this one runs.
+
+use core::array;
+
+use cuda_std::cp_async;
+use cuda_std::hint::black_box;
+use cuda_std::mma::{Bf16, F16, FragmentA, FragmentB, Multiply, ldmatrix_x4, ldmatrix_x4_trans};
+use cuda_std::prelude::*;
+
+use crate::abi::epilogue::Parameters;
+use crate::abi::tensor_core::options::HALF_OUTPUT;
+use crate::abi::tensor_core::{BK, TensorCoreAbi, TensorCoreDescriptor, names};
+use crate::device::operand::half_rows::{HalfRows, VECTOR};
+use crate::device::operand::half_tile::HalfTile;
+use crate::device::output::matrix::Output;
+use crate::device::output::tensor::TensorOutput;
+use crate::device::output::tile::tile_bytes;
+use crate::device::pipeline::dependent_launch;
+
+/// What one instruction multiplies along K.
+const MMA_K: u32 = 16;
+/// Rows of C of an instruction, and columns.
+const MMA_M: u32 = 16;
+const MMA_N: u32 = 8;
+
+/// Declares a kernel for each type of the operands and each way that they lie, and its
+/// [`TensorCoreDescriptor`].
+macro_rules! kernels {
+    ($(
+        $(#[$doc:meta])*
+        $descriptor:ident: $summary:literal,
+        $warps_m:literal x $warps_n:literal warps of $mt:literal x $nt:literal, $sums:literal sums,
+        $blocks:literal per multiprocessor,
+        bf16: $bf16:ident $bf16_ta:ident $bf16_tb:ident $bf16_ta_tb:ident,
+        f16: $f16:ident $f16_ta:ident $f16_tb:ident $f16_ta_tb:ident;
+    )*) => {$(
+        $(#[$doc])*
+        pub const $descriptor: TensorCoreDescriptor = TensorCoreDescriptor {
+            name: stringify!($bf16),
+            f16: stringify!($f16),
+            layouts: Some([
+                names![$bf16 $bf16_ta $bf16_tb $bf16_ta_tb],
+                names![$f16 $f16_ta $f16_tb $f16_ta_tb],
+            ]),
+            summary: $summary,
+            tile: [$warps_m * $mt * MMA_M, $warps_n * $nt * MMA_N],
+            threads: $warps_m * $warps_n * 32,
+            shared_bytes: [shared_bytes([$warps_m * $mt * MMA_M, $warps_n * $nt * MMA_N]); 2],
+            abi: TensorCoreAbi::Pointer,
+            persistent: false,
+            splits: false,
+            unaligned: [true, true],
+            blocks: $blocks,
+            source: include_str!("mma_outer.rs"),
+        };
+        kernels!(@one $bf16, Bf16, false, $warps_m, $warps_n, $mt, $nt, $sums, $blocks, false, false);
+        kernels!(@one $bf16_ta, Bf16, false, $warps_m, $warps_n, $mt, $nt, $sums, $blocks, true, false);
+        kernels!(@one $bf16_tb, Bf16, false, $warps_m, $warps_n, $mt, $nt, $sums, $blocks, false, true);
+        kernels!(@one $bf16_ta_tb, Bf16, false, $warps_m, $warps_n, $mt, $nt, $sums, $blocks, true, true);
+        kernels!(@one $f16, F16, true, $warps_m, $warps_n, $mt, $nt, $sums, $blocks, false, false);
+        kernels!(@one $f16_ta, F16, true, $warps_m, $warps_n, $mt, $nt, $sums, $blocks, true, false);
+        kernels!(@one $f16_tb, F16, true, $warps_m, $warps_n, $mt, $nt, $sums, $blocks, false, true);
+        kernels!(@one $f16_ta_tb, F16, true, $warps_m, $warps_n, $mt, $nt, $sums, $blocks, true, true);
+    )*};
+    (
+        @one $name:ident, $type:ident, $f16:literal, $warps_m:literal, $warps_n:literal,
+        $mt:literal, $nt:literal, $sums:literal, $blocks:literal, $trans_a:literal, $trans_b:literal
+    ) => {
+        /// `C = epilogue(alpha * op(A) * op(B) + beta * C)`, of each product of a batch.
+        ///
+        /// # Safety
+        /// - The parameters and the grid are as [`TensorCoreDescriptor`] says. The launch may begin early.
+        /// - Nothing else writes A or B, or touches C, during the launch.
+        #[kernel(block = $warps_m * $warps_n * 32, min_blocks = $blocks)]
+        pub unsafe fn $name(
+            m: u32,
+            n: u32,
+            k: u32,
+            alpha: f32,
+            a: *const u16,
+            lda: u32,
+            stride_a: u64,
+            b: *const u16,
+            ldb: u32,
+            stride_b: u64,
+            beta: f32,
+            c: *mut f32,
+            ldc: u32,
+            stride_c: u64,
+            options: u32,
+            epilogue: Parameters,
+        ) {
+            let of_product = |product: u32, pointer: *const u16, stride: u64| {
+                pointer.wrapping_add(product as usize * stride as usize)
+            };
+            let product = thread::block_idx_y();
+            let [rows_a, cols_a] = if $trans_a { [k, m] } else { [m, k] };
+            let [rows_b, cols_b] = if $trans_b { [n, k] } else { [k, n] };
+            let pointer = of_product(product, a, stride_a);
+            let a = HalfRows { pointer, ld: lda, rows: rows_a, cols: cols_a };
+            let pointer = of_product(product, b, stride_b);
+            let b = HalfRows { pointer, ld: ldb, rows: rows_b, cols: cols_b };
+            // SAFETY: the caller keeps the contract, and there is no other output.
+            unsafe {
+                let c = Output::new(c, ldc, m, n, alpha, beta);
+                let c = TensorOutput::<$f16>::new(c, options & HALF_OUTPUT != 0, epilogue);
+                gemm::<
+                    $type, $f16, { $warps_m * $mt * MMA_M }, { $warps_n * $nt * MMA_N },
+                    $warps_m, $warps_n, { $warps_m * $warps_n * 32 }, $mt, $nt, $sums, $trans_a, $trans_b,
+                >([n, k], a, b, |product| c.of_product(product, stride_c));
+            }
+        }
+    };
+}
+
+kernels! {
+    /// For a tall C.
+    TILE_128X64: "mma.sync for a short K: 128 x 64 outputs per block, of rows that begin anywhere",
+        4 x 2 warps of 2 x 4, 16 sums, 3 per multiprocessor,
+        bf16: mma_outer_128x64 mma_outer_128x64_ta mma_outer_128x64_tb mma_outer_128x64_ta_tb,
+        f16: mma_outer_128x64_f16 mma_outer_128x64_ta_f16 mma_outer_128x64_tb_f16
+            mma_outer_128x64_ta_tb_f16;
+    /// For a wide C.
+    TILE_64X128: "mma_outer_128x64 with 64 x 128 outputs per block",
+        2 x 4 warps of 2 x 4, 16 sums, 3 per multiprocessor,
+        bf16: mma_outer_64x128 mma_outer_64x128_ta mma_outer_64x128_tb mma_outer_64x128_ta_tb,
+        f16: mma_outer_64x128_f16 mma_outer_64x128_ta_f16 mma_outer_64x128_tb_f16
+            mma_outer_64x128_ta_tb_f16;
+}
+
+/// Bytes of shared memory of a block: a step of A and of B, and as much for what is copied as it lies; or its tile of C.
+const fn shared_bytes([bm, bn]: [u32; 2]) -> u32 {
+    let tiles = 2 * BK * (bm + bn);
+    // Each row has a vector more; there are most of them with K along, since tiles are no smaller than a step.
+    assert!(bm >= BK && bn >= BK);
+    let as_it_lies = tiles + 2 * VECTOR * (bm + bn);
+    let of_c = tile_bytes([bm, bn]);
+    if tiles + as_it_lies > of_c { tiles + as_it_lies } else { of_c }
+}
+
+/// The kernel: blocks of `WARPS_M` x `WARPS_N` warps, each with `MT` x `NT` matrices of sums, of which a
+/// row has `SUMS` for each thread, for N columns of C and this K. `c` gives a product's C.
+///
+/// # Safety
+/// As for [`mma_outer_128x64()`]; the block has so many warps.
+#[inline(always)]
+unsafe fn gemm<
+    T: Multiply<4, 2, [f32; 4]>,
+    const IS_F16: bool,
+    const BM: u32,
+    const BN: u32,
+    const WARPS_M: u32,
+    const WARPS_N: u32,
+    const THREADS: u32,
+    const MT: usize,
+    const NT: usize,
+    const SUMS: usize,
+    const TRANS_A: bool,
+    const TRANS_B: bool,
+>(
+    [n, k]: [u32; 2],
+    a: HalfRows,
+    b: HalfRows,
+    c: impl Fn(u32) -> TensorOutput<IS_F16>,
+) {
+    const {
+        assert!(NT.is_multiple_of(2) && SUMS == NT * 4, "ldmatrix loads two matrices of B");
+        assert!(WARPS_M * WARPS_N * 32 == THREADS);
+        // Of each operand that may be, with K along its rows and across.
+        let tiles = [[BM, BK / VECTOR], [BK, BM / VECTOR], [BN, BK / VECTOR], [BK, BN / VECTOR]];
+        let mut i = 0;
+        while i < tiles.len() {
+            assert!(HalfTile::is_shared_out(tiles[i], THREADS));
+            i += 1;
+        }
+    }
+    let (wm, wn) = (MT as u32 * MMA_M, NT as u32 * MMA_N);
+    let tid = thread::thread_idx_x();
+    // Row by row: what all blocks read stays in the L2 cache.
+    let block = || {
+        let (number, width) = (black_box(thread::block_idx_x()), n.div_ceil(BN));
+        let y = number / width.max(1);
+        [y * BM, (number - y * width) * BN]
+    };
+    let [block_row, block_col] = block();
+    // What this thread computes.
+    let (warp, lane) = (tid / 32, tid % 32);
+    let (warp_row, warp_col) = (warp / WARPS_N * wm, warp % WARPS_N * wn);
+
+    // As they lie.
+    let [lines_a, vectors_a] = if TRANS_A { [BK, BM / VECTOR] } else { [BM, BK / VECTOR] };
+    let [lines_b, vectors_b] = if TRANS_B { [BN, BK / VECTOR] } else { [BK, BN / VECTOR] };
+    let a_smem = shared::dynamic_shared_mem::<u16>();
+    let b_smem = a_smem.add(BM * BK);
+    let a_as_it_lies = b_smem.add(BK * BN);
+    let b_as_it_lies = a_as_it_lies.add(HalfTile::as_it_lies(lines_a, vectors_a));
+
+    // Of four matrices of 8 x 8, lanes 0 to 7 have the lines of the first, 8 to 15 those of the second, and so on. Of A as it is
+    // multiplied, and of B, which `ldmatrix` transposes, the second is below the first, and of the others it is beside it.
+    let (below, beside) = ([lane % 16, lane / 16], [lane / 16 * 8 + lane % 8, lane / 8 % 2]);
+    let [line_a, side_a] = if TRANS_A { beside } else { below };
+    let [line_b, side_b] = if TRANS_B { beside } else { below };
+    // SAFETY: inside the tile, which was waited for before the barrier; so below.
+    let load_a = |at: u32, row: u32| unsafe {
+        let place = |line, vector| a_smem.add(HalfTile::place(vectors_a, line, vector));
+        FragmentA::from_bits(match TRANS_A {
+            true => ldmatrix_x4_trans(place(at + line_a, row / VECTOR + side_a)),
+            false => ldmatrix_x4(place(row + line_a, at / VECTOR + side_a)),
+        })
+    };
+    let load_b = |at: u32, col: u32| {
+        let place = |line, vector| b_smem.add(HalfTile::place(vectors_b, line, vector));
+        // SAFETY: as above.
+        let [b0, b1, b2, b3] = unsafe {
+            match TRANS_B {
+                true => ldmatrix_x4(place(col + line_b, at / VECTOR + side_b)),
+                false => ldmatrix_x4_trans(place(at + line_b, col / VECTOR + side_b)),
+            }
+        };
+        [FragmentB::from_bits([b0, b1]), FragmentB::from_bits([b2, b3])]
+    };
+
+    let mut acc = [[0.0f32; SUMS]; MT];
+    dependent_launch::begin();
+    let mut k0 = 0;
+    while k0 < k {
+        // What a thread copies is in no registers from one step to the next.
+        let part = [black_box(thread::thread_idx_x()), THREADS];
+        let depth = (k - k0).min(BK).next_multiple_of(MMA_K);
+        let [row, col] = if TRANS_A { [k0, block_row] } else { [block_row, k0] };
+        let (lines, vectors) = (lines_a, vectors_a);
+        let a = HalfTile { lines, vectors, mn: TRANS_A, matrix: a, row, col, depth };
+        let [row, col] = if TRANS_B { [block_col, k0] } else { [k0, block_col] };
+        let (lines, vectors) = (lines_b, vectors_b);
+        let b = HalfTile { lines, vectors, mn: !TRANS_B, matrix: b, row, col, depth };
+        // SAFETY: all threads come here. Between the copies and `move_into`, or the products, is a barrier; and between the products and
+        // the copies of the next step the one at the end of the loop.
+        unsafe {
+            a.copy(a_smem, a_as_it_lies, part);
+            b.copy(b_smem, b_as_it_lies, part);
+            cp_async::commit_group();
+            cp_async::wait_group::<0>();
+            thread::sync_threads();
+            if !a.is_aligned() || !b.is_aligned() {
+                a.move_into(a_smem, a_as_it_lies, part);
+                b.move_into(b_smem, b_as_it_lies, part);
+                thread::sync_threads();
+            }
+        }
+        for at in (0..depth).step_by(MMA_K as usize) {
+            let frag_a: [FragmentA<T, 4>; MT] =
+                array::from_fn(|i| load_a(at, warp_row + i as u32 * MMA_M));
+            for j in 0..NT / 2 {
+                let frag_b: [FragmentB<T, 2>; 2] = load_b(at, warp_col + j as u32 * 2 * MMA_N);
+                for i in 0..MT {
+                    for half in 0..2 {
+                        let at = (j * 2 + half) * 4;
+                        let sums = [acc[i][at], acc[i][at + 1], acc[i][at + 2], acc[i][at + 3]];
+                        // SAFETY: the block is whole warps, and the conditions of the loops are the same for all threads.
+                        let sums = unsafe { T::multiply(frag_a[i], frag_b[half], sums) };
+                        [acc[i][at], acc[i][at + 1], acc[i][at + 2], acc[i][at + 3]] = sums;
+                    }
+                }
+            }
+        }
+        // The next step is copied to where this one lies, or C is staged there.
+        thread::sync_threads();
+        k0 += BK;
+    }
+
+    // Once more, so that it takes no registers in the loop.
+    let warp = black_box(thread::thread_idx_x()) / 32;
+    let c = c(black_box(thread::block_idx_y()));
+    let within = [warp / WARPS_N * wm, warp % WARPS_N * wn];
+    // SAFETY: all threads, with memory that nobody uses any more, and a tile of their own.
+    unsafe { c.store_tile::<BM, BN, THREADS, SUMS, MT>(block(), within, a_smem.cast(), &acc) };
+}

@@ -1,0 +1,528 @@
+//! Tensor cores, `wgmma_split`: products of few tiles, whose sums the blocks of a cluster share.
+//!
+//! # The idea
+//!
+//! A product with 16 rows reads all of B for 16 operations on each element: what limits it is how fast device
+//! memory is read, and for that all multiprocessors must read at once. There are too few tiles of C for all of
+//! them. So the blocks of a cluster share a tile: each sums over its own part of K (*split-K*). Then
+//! each block adds up its share of the tile, from the shared memory of all of them (*distributed shared memory*), in
+//! an order of its own that is always the same, so that every run gives the same bits, and stores it.
+//!
+//! ```text
+//!            K --->
+//!   rank 0   | tile, part 0 |  -- partial sums in shared memory --+--> rank 0 adds and stores 1/3 of the tile
+//!   rank 1   | tile, part 1 |  -- partial sums in shared memory --+--> rank 1 ...
+//!   rank 2   | tile, part 2 |  -- partial sums in shared memory --+--> rank 2 ...
+//! ```
+//!
+//! A cluster has eight blocks at most, and tiles are seldom a multiple of what the multiprocessors hold. So there may be any
+//! number of clusters, which share the steps of all tiles (*stream-K*, `device/schedule/cluster.rs`): one for each tile, more, or less. Where
+//! several share a tile they add it up in device memory (`device/reduce/cluster.rs`).
+//!
+//! # What changed
+//!
+//! Against [`wgmma_persistent`](crate::ladder::tensor::sm_90a::wgmma_persistent):
+//!
+//! - A block has parts of the sums of one tile or several. A cluster has as many blocks as the launch says.
+//! - `wgmma` takes 64 rows or a multiple of it, and as few as 16 columns. Where C has few rows, the launch computes its transpose,
+//!   `C^T = B^T A^T`: the operands change places, which is another choice among the same entry points,
+//!   and C is stored as its transpose.
+//! - Most of shared memory is stages, so that enough bytes are in flight; all but the largest tiles let two or three
+//!   blocks share a multiprocessor, so that one loads while the other adds up.
+//! - Sums are stored from shared memory, four neighbours at a time.
+//! - A need not have rows that begin on 16 bytes, in kernels whose names end in `_align1`: a warpgroup loads its
+//!   elements, where bulk copies do not reach them (`device/operand/unaligned.rs`).
+//! - The next kernel may begin when the last tiles of all blocks of this one are on their way: where it finds room, it brings its own
+//!   first tiles of A to the L2 cache while sums are added up here.
+
+mod producer;
+mod storage;
+
+use cuda_std::hint::black_box;
+use cuda_std::mbarrier::{self, Mbarrier};
+use cuda_std::mem::dynamic_smem_size;
+use cuda_std::prelude::*;
+use cuda_std::shared;
+use cuda_std::sm_90a::wgmma::{Accumulator, Tile, wait_group};
+use cuda_std::tma::{self, TensorMap};
+use cuda_std::{cluster, dependent_launch};
+
+use self::producer::Pipeline;
+use self::storage::{MAX_STAGES, Storage};
+use crate::abi::epilogue::Parameters;
+use crate::abi::tensor_core::options::{BROADCAST_A, BROADCAST_B, HALF_OUTPUT, TRANSPOSED_C};
+use crate::abi::tensor_core::{
+    BK, PANEL, RESERVED_SHARED_MEMORY_PER_BLOCK, SHARED_MEMORY_PER_MULTIPROCESSOR, TensorCoreAbi,
+    TensorCoreDescriptor, names,
+};
+use crate::device::multiply::warpgroup::multiply;
+use crate::device::operand::unaligned::Unaligned;
+use crate::device::output::matrix::Output;
+use crate::device::output::tensor::{AT_ONCE, TensorOutput};
+use crate::device::pipeline::roles::{WARPGROUP, WM};
+use crate::device::pipeline::state::PipelineState;
+use crate::device::reduce::cluster::{Fixup, Shares, Sums};
+use crate::device::schedule::cluster::{Entry, Pass, Sequence};
+
+/// Threads of a warp.
+const WARP: u32 = 32;
+
+/// Declares a kernel for each type of the operands and each way that they lie, and its
+/// [`TensorCoreDescriptor`].
+macro_rules! kernels {
+    ($(
+        $(#[$doc:meta])*
+        $descriptor:ident: $summary:literal,
+        [f32; $sums:literal] x $warpgroups:literal, $blocks:literal per multiprocessor,
+        $producers:literal producers,
+        bf16: $bf16:ident $bf16_ta:ident $bf16_tb:ident $bf16_ta_tb:ident,
+        f16: $f16:ident $f16_ta:ident $f16_tb:ident $f16_ta_tb:ident;
+    )*) => {$(
+        $(#[$doc])*
+        pub const $descriptor: TensorCoreDescriptor = TensorCoreDescriptor {
+            name: stringify!($bf16),
+            f16: stringify!($f16),
+            layouts: Some([
+                names![$bf16 $bf16_ta $bf16_tb $bf16_ta_tb],
+                names![$f16 $f16_ta $f16_tb $f16_ta_tb],
+            ]),
+            summary: $summary,
+            tile: [$warpgroups * WM, <[f32; $sums] as Accumulator>::COLS],
+            threads: $warpgroups * WARPGROUP + $producers,
+            shared_bytes: [
+                Storage::<$sums, $warpgroups, $blocks>::bytes($blocks, most_stages($producers)),
+                Storage::<$sums, $warpgroups, $blocks>::bytes(1, most_stages($producers)),
+            ],
+            abi: TensorCoreAbi::TensorMap,
+            persistent: false,
+            splits: true,
+            unaligned: [copies($producers), false],
+            blocks: $blocks,
+            source: include_str!("mod.rs"),
+        };
+        const _: () = assert!(
+            $blocks * ($descriptor.shared_bytes[0] + RESERVED_SHARED_MEMORY_PER_BLOCK) <= SHARED_MEMORY_PER_MULTIPROCESSOR,
+            "a multiprocessor has memory for its blocks"
+        );
+        const _: () = assert!($descriptor.warps_with_sums() == 4 * $warpgroups, "each has its counter");
+        kernels!(@one $bf16, $sums, $warpgroups, $blocks, $producers, false, false, true);
+        kernels!(@one $bf16_ta, $sums, $warpgroups, $blocks, $producers, false, true, true);
+        kernels!(@one $bf16_tb, $sums, $warpgroups, $blocks, $producers, false, false, false);
+        kernels!(@one $bf16_ta_tb, $sums, $warpgroups, $blocks, $producers, false, true, false);
+        kernels!(@one $f16, $sums, $warpgroups, $blocks, $producers, true, false, true);
+        kernels!(@one $f16_ta, $sums, $warpgroups, $blocks, $producers, true, true, true);
+        kernels!(@one $f16_tb, $sums, $warpgroups, $blocks, $producers, true, false, false);
+        kernels!(@one $f16_ta_tb, $sums, $warpgroups, $blocks, $producers, true, true, false);
+    )*};
+    (
+        @one $name:ident, $sums:literal, $warpgroups:literal, $blocks:literal, $producers:literal,
+        $f16:literal, $mn_a:literal, $mn_b:literal
+    ) => {
+        /// `C = epilogue(alpha * op(A) * op(B) + beta * C)`, of each product of a batch.
+        ///
+        /// # Safety
+        /// - The parameters, the grid and the clusters are as [`TensorCoreDescriptor`] says. The launch may begin early.
+        /// - Nothing else writes A or B, or touches C, during the launch.
+        #[kernel(block = $warpgroups * WARPGROUP + $producers, min_blocks = $blocks)]
+        pub unsafe fn $name(
+            m: u32,
+            n: u32,
+            k: u32,
+            alpha: f32,
+            #[grid_constant] map_a: &TensorMap,
+            #[grid_constant] map_b: &TensorMap,
+            beta: f32,
+            c: *mut f32,
+            ldc: u32,
+            batch: u32,
+            stride_c: u64,
+            options: u32,
+            epilogue: Parameters,
+            partials: *mut f32,
+            counters: *mut u32,
+            a: *const u16,
+            lda: u32,
+            stride_a: u64,
+        ) {
+            let output = |options: u32| {
+                let [rows, cols] = if options & TRANSPOSED_C != 0 { [n, m] } else { [m, n] };
+                // SAFETY: the caller keeps the contract, and there is no other output.
+                unsafe {
+                    let c = Output::new(c, ldc, rows, cols, alpha, beta);
+                    TensorOutput::<$f16>::new(c, options & HALF_OUTPUT != 0, epilogue)
+                }
+            };
+            let products = Products {
+                count: batch,
+                stride_c,
+                step_a: u32::from(options & BROADCAST_A == 0),
+                step_b: u32::from(options & BROADCAST_B == 0),
+                options,
+            };
+            let operands = Operands {
+                maps: [map_a, map_b],
+                unaligned: Unaligned::new(a, lda, stride_a, [k, m]),
+            };
+            // SAFETY: the block is as large as these numbers say.
+            unsafe {
+                gemm::<$sums, $warpgroups, $blocks, $producers, $f16, $mn_a, $mn_b>(
+                    [m, n, k], products, operands, output, Fixup { partials, counters },
+                );
+            }
+        }
+    };
+}
+
+kernels! {
+    /// For products with up to 16 rows or columns.
+    TILE_64X16: "split-K in clusters: 64 x 16 outputs per block, for few rows or columns",
+        [f32; 8] x 1, 3 per multiprocessor, 32 producers,
+        bf16: wgmma_split_64x16 wgmma_split_64x16_ta wgmma_split_64x16_tb wgmma_split_64x16_ta_tb,
+        f16: wgmma_split_64x16_f16 wgmma_split_64x16_ta_f16 wgmma_split_64x16_tb_f16
+            wgmma_split_64x16_ta_tb_f16;
+    /// With up to 32.
+    TILE_128X32: "wgmma_split_64x16 with 128 x 32 outputs per block",
+        [f32; 16] x 2, 2 per multiprocessor, 32 producers,
+        bf16: wgmma_split_128x32 wgmma_split_128x32_ta wgmma_split_128x32_tb
+            wgmma_split_128x32_ta_tb,
+        f16: wgmma_split_128x32_f16 wgmma_split_128x32_ta_f16 wgmma_split_128x32_tb_f16
+            wgmma_split_128x32_ta_tb_f16;
+    /// With up to 64, and for small squares.
+    TILE_128X64: "wgmma_split_64x16 with 128 x 64 outputs per block",
+        [f32; 32] x 2, 2 per multiprocessor, 32 producers,
+        bf16: wgmma_split_128x64 wgmma_split_128x64_ta wgmma_split_128x64_tb
+            wgmma_split_128x64_ta_tb,
+        f16: wgmma_split_128x64_f16 wgmma_split_128x64_ta_f16 wgmma_split_128x64_tb_f16
+            wgmma_split_128x64_ta_tb_f16;
+    /// For squares that are not so small.
+    TILE_128X128: "wgmma_split_64x16 with 128 x 128 outputs per block",
+        [f32; 64] x 2, 2 per multiprocessor, 32 producers,
+        bf16: wgmma_split_128x128 wgmma_split_128x128_ta wgmma_split_128x128_tb
+            wgmma_split_128x128_ta_tb,
+        f16: wgmma_split_128x128_f16 wgmma_split_128x128_ta_f16 wgmma_split_128x128_tb_f16
+            wgmma_split_128x128_ta_tb_f16;
+    /// With up to 128 rows or columns.
+    TILE_256X128: "wgmma_split_64x16 with 256 x 128 outputs per block",
+        [f32; 64] x 4, 1 per multiprocessor, 32 producers,
+        bf16: wgmma_split_256x128 wgmma_split_256x128_ta wgmma_split_256x128_tb
+            wgmma_split_256x128_ta_tb,
+        f16: wgmma_split_256x128_f16 wgmma_split_256x128_ta_f16 wgmma_split_256x128_tb_f16
+            wgmma_split_256x128_ta_tb_f16;
+    /// Of an A whose rows need not begin on 16 bytes, with up to 16 rows or columns.
+    TILE_64X16_ALIGN1: "split-K in clusters, of an A whose rows need not begin on 16 bytes: 64 x 16 outputs per block",
+        [f32; 8] x 1, 3 per multiprocessor, 128 producers,
+        bf16: wgmma_split_64x16_align1 wgmma_split_64x16_align1_ta wgmma_split_64x16_align1_tb
+            wgmma_split_64x16_align1_ta_tb,
+        f16: wgmma_split_64x16_align1_f16 wgmma_split_64x16_align1_ta_f16 wgmma_split_64x16_align1_tb_f16
+            wgmma_split_64x16_align1_ta_tb_f16;
+    /// Likewise, with up to 32.
+    TILE_64X32_ALIGN1: "wgmma_split_64x16_align1 with 64 x 32 outputs per block",
+        [f32; 16] x 1, 3 per multiprocessor, 128 producers,
+        bf16: wgmma_split_64x32_align1 wgmma_split_64x32_align1_ta wgmma_split_64x32_align1_tb
+            wgmma_split_64x32_align1_ta_tb,
+        f16: wgmma_split_64x32_align1_f16 wgmma_split_64x32_align1_ta_f16 wgmma_split_64x32_align1_tb_f16
+            wgmma_split_64x32_align1_ta_tb_f16;
+    /// Likewise, with up to 64.
+    TILE_64X64_ALIGN1: "wgmma_split_64x16_align1 with 64 x 64 outputs per block",
+        [f32; 32] x 1, 3 per multiprocessor, 128 producers,
+        bf16: wgmma_split_64x64_align1 wgmma_split_64x64_align1_ta wgmma_split_64x64_align1_tb
+            wgmma_split_64x64_align1_ta_tb,
+        f16: wgmma_split_64x64_align1_f16 wgmma_split_64x64_align1_ta_f16 wgmma_split_64x64_align1_tb_f16
+            wgmma_split_64x64_align1_ta_tb_f16;
+}
+
+/// The products of a launch.
+#[derive(Clone, Copy)]
+struct Products {
+    count: u32,
+    /// Elements from one C to the next.
+    stride_c: u64,
+    /// From one product to the next in the maps' third dimension: 0 if all have the same.
+    step_a: u32,
+    step_b: u32,
+    /// Those of [`options`](crate::abi::tensor_core::options).
+    options: u32,
+}
+
+/// A and B: by bulk copies, or A by the producers themselves.
+#[derive(Clone, Copy)]
+struct Operands<'a, const MN_A: bool> {
+    maps: [&'a TensorMap; 2],
+    unaligned: Unaligned<MN_A>,
+}
+
+/// Whether the producers copy A themselves, for which there is a warpgroup of them.
+const fn copies(producers: u32) -> bool {
+    producers == WARPGROUP
+}
+
+/// How many stages a block with this number of producers has at most: those that copy A hold it in registers until a stage is
+/// free, and want the rest of the memory as L1 cache, since parts of a line are loaded by several threads.
+const fn most_stages(producers: u32) -> u32 {
+    if copies(producers) { 3 } else { MAX_STAGES }
+}
+
+/// The kernel: blocks of `WARPGROUPS` consumer warpgroups, each with 64 rows of a tile of C and
+/// `SUMS` sums per thread, and `PRODUCERS` threads that produce. `BLOCKS` of them share a multiprocessor.
+///
+/// # Safety
+/// As for [`wgmma_split_64x16()`]; the block has `WARPGROUPS`, and `PRODUCERS` threads more.
+#[inline(always)]
+unsafe fn gemm<
+    const SUMS: usize,
+    const WARPGROUPS: u32,
+    const BLOCKS: u32,
+    const PRODUCERS: u32,
+    const F16: bool,
+    const MN_A: bool,
+    const MN_B: bool,
+>(
+    [m, n, k]: [u32; 3],
+    products: Products,
+    operands: Operands<MN_A>,
+    output: impl Fn(u32) -> TensorOutput<F16>,
+    fixup: Fixup,
+) where
+    [f32; SUMS]: Accumulator,
+{
+    let bm = Storage::<SUMS, WARPGROUPS, BLOCKS>::BM;
+    let bn = Storage::<SUMS, WARPGROUPS, BLOCKS>::BN;
+    let stage_a = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGE_A;
+    let stage_b = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGE_B;
+    let tid = thread::thread_idx_x();
+    let (rank, splits) = (cluster::cluster_ctarank(), cluster::cluster_nctarank().max(1));
+    let (index, clusters) = (thread::block_idx_x() / splits, thread::grid_dim_x() / splits);
+    // In two places apart, so that it is in no registers from one to the other.
+    let sequence = || {
+        let size = [black_box(m), n, k];
+        Sequence::new(size, [bm, bn], black_box(products.count), [clusters, splits])
+    };
+    if k == 0 {
+        dependent_launch::wait();
+        // Apart, because a second way to the sums would have the assembler serialise all `wgmma`.
+        let transposed = products.options & TRANSPOSED_C != 0;
+        let in_c = |row: u32, col: u32| if transposed { (col, row) } else { (row, col) };
+        for at in
+            (tid..bm / AT_ONCE as u32 * bn).step_by((WARPGROUPS * WARPGROUP + PRODUCERS) as usize)
+        {
+            // Nothing of this is kept in registers from one to the next.
+            let [product, y, x] = sequence().place(black_box(index));
+            let c = output(black_box(products.options)).of_product(product, products.stride_c);
+            let (row, col) = (y * bm + at / bn * AT_ONCE as u32, x * bn + at % bn);
+            // SAFETY: elements of the block's tile, this thread's alone.
+            unsafe { c.store_empty(|i| in_c(row + i as u32, col)) };
+        }
+        return;
+    }
+    let memory = shared::dynamic_shared_mem::<u8>();
+    let stages = Storage::<SUMS, WARPGROUPS, BLOCKS>::stages(dynamic_smem_size());
+    let stages_at = Storage::<SUMS, WARPGROUPS, BLOCKS>::stages_at(memory.address());
+    let a_smem = memory.add(stages_at).cast::<u16>();
+    let b_smem = a_smem.add(stages * stage_a);
+    let full = Mbarrier::at(memory.cast());
+    let empty = Mbarrier::at(memory.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::EMPTY_AT).cast());
+    let read = Mbarrier::at(memory.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::READ_AT).cast());
+    let entries = Entry(memory.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::ENTRIES_AT).cast());
+    // A box has no more rows than a B that lies as its transpose: rows outside of a matrix take longer to copy than rows
+    // inside. What is not copied belongs to columns that are not stored, but is read, and so must have some value: zeros,
+    // or later what is left of sums that lie in place of the stages.
+    let copied_b = if MN_B { stage_b } else { bn.min(n) * BK };
+    if copied_b < stage_b {
+        for at in (tid..stages * stage_b / 8).step_by((WARPGROUPS * WARPGROUP + PRODUCERS) as usize)
+        {
+            // SAFETY: in the stages of B, of which nobody reads or writes anything before the block's barrier.
+            unsafe { b_smem.add(at * 8).cast::<u32>().store_vec(0, [0; 4]) };
+        }
+        tma::fence_proxy_async();
+    }
+    if tid == 0 {
+        // SAFETY: one thread, once, before the block's barrier; both are grid constants.
+        unsafe {
+            // Not known to be as few as they are, so that the loop is not unrolled as a whole.
+            for stage in 0..black_box(stages) {
+                // The first producer, for the bytes that it asks for, and each warp of those that copy.
+                full.add(stage).init(if copies(PRODUCERS) { 1 + PRODUCERS / WARP } else { 1 });
+                empty.add(stage).init(4 * WARPGROUPS); // a thread of each warp
+            }
+            for entry in 0..2 {
+                read.add(entry).init(4 * WARPGROUPS);
+            }
+            if !copies(PRODUCERS) {
+                tma::prefetch(operands.maps[0]);
+            }
+            tma::prefetch(operands.maps[1]);
+        }
+        mbarrier::fence_init();
+    }
+    thread::sync_threads();
+
+    if tid / WARPGROUP == WARPGROUPS {
+        let thread = tid % WARPGROUP;
+        if thread == 0 || copies(PRODUCERS) {
+            let pipeline = Pipeline { stages, a: a_smem, b: b_smem, full, empty, read, entries };
+            // SAFETY: the first producer, or all if they copy, behind the block's barrier; A and B are as the launch promises.
+            unsafe {
+                pipeline.fill::<SUMS, WARPGROUPS, BLOCKS, PRODUCERS, MN_A, MN_B>(
+                    sequence(),
+                    [index, rank, splits],
+                    products,
+                    operands,
+                    copied_b,
+                    thread,
+                );
+            }
+        }
+        if thread == 0 {
+            // What the next kernel brings to L2 does not take device memory's time from what this one still asks for.
+            dependent_launch::launch_dependents();
+        }
+        // The cluster's barriers are for those that have not returned.
+        return;
+    }
+
+    dependent_launch::wait();
+    let a_mine = a_smem.add(tid / WARPGROUP * (WM * BK));
+    let lane = warp::lane_id();
+    // SAFETY: the barriers are initialised.
+    let release = |stage: u32| unsafe {
+        if lane == 0 {
+            empty.add(stage).arrive();
+        }
+    };
+    let pitch = Storage::<SUMS, WARPGROUPS, BLOCKS>::PITCH;
+    let (mut state, mut number) = (PipelineState::FIRST, 0);
+    loop {
+        let mut acc = [0.0f32; SUMS];
+        let mut step = 0;
+        let entry = entries.of(number);
+        loop {
+            let a = a_mine.add(state.stage * stage_a);
+            let b = b_smem.add(state.stage * stage_b);
+            // SAFETY: whole warpgroups come here: the conditions of both loops are the same for their
+            // threads, and those that leave a wait or a release earlier are waited for by `wgmma`
+            // itself (`.sync`). The stage is full, lies as the maps copy it, and stays until it is
+            // released, when its group is done: one thread of each warp arrives, since a warp that waits for a group
+            // knows of its own part in it. Nothing touches the sums before the wait.
+            unsafe {
+                full.add(state.stage).wait_parity(state.parity);
+                let a = Tile::<MN_A>::at(a);
+                if MN_B && bn < PANEL {
+                    multiply::<SUMS, F16, _, _>(
+                        &mut acc,
+                        a,
+                        Tile::mn_major_narrow(b, bn),
+                        step > 0,
+                    );
+                } else {
+                    multiply::<SUMS, F16, _, _>(&mut acc, a, Tile::<MN_B>::at(b), step > 0);
+                }
+                if step > 0 {
+                    wait_group::<1>();
+                    release(state.stage_before(stages));
+                }
+            }
+            state = state.next_of(stages);
+            step += 1;
+            // SAFETY: the producer has written the entry before it has filled the tile's first stage.
+            if step == unsafe { entry.steps() } {
+                break;
+            }
+        }
+        // SAFETY: as above. The other warpgroups read the stages, too: the consumers alone, all of them, meet.
+        unsafe {
+            acc.wait();
+            release(state.stage_before(stages));
+            consumers_meet::<WARPGROUPS>();
+        }
+        // What follows is not kept in registers during the loop along K.
+        let (options, tid, lane) = (black_box(products.options), black_box(tid), black_box(lane));
+        let sums_at = Storage::<SUMS, WARPGROUPS, BLOCKS>::sums_at(stages_at);
+        let sums = memory.add(black_box(sums_at)).cast::<f32>();
+        // SAFETY: each thread stores its own sums, where nobody reads those of a tile before, and all copies have arrived,
+        // and have been read before the barrier.
+        unsafe {
+            let mine = sums.add(lane % 4 * 2 * pitch + tid / WARP * 16 + lane / 4);
+            for i in 0..SUMS as u32 {
+                mine.store(i / 4 * 8 * pitch + i % 2 * pitch + i / 2 % 2 * 8, acc[i as usize]);
+            }
+        }
+        // SAFETY: the entry stays until the producer is behind the second barrier of the next tile, or, where K is not split, until
+        // all warps have arrived at `read`.
+        let [rank, splits] = unsafe { entry.rank() };
+        if splits == 1 {
+            // SAFETY: the consumers alone, all of them.
+            unsafe { consumers_meet::<WARPGROUPS>() };
+        } else {
+            cluster::sync();
+        }
+        // SAFETY: as above.
+        let mut pass = unsafe { entry.pass() };
+        let shares = Shares { rank, splits, warp: tid / WARP, warps: 4 * WARPGROUPS, lane };
+        let transposed = options & TRANSPOSED_C != 0;
+        let c = |product| output(black_box(options)).of_product(product, products.stride_c);
+        let from = Sums { size: [bm, bn], at: sums, pitch };
+        loop {
+            // SAFETY: all blocks of the cluster have stored their sums, and none leaves before the wait below; no two warps have
+            // the same share.
+            unsafe { shares.add_up(from, transposed, c, entry, fixup, pass) };
+            if pass != Pass::FIXUP && splits > 1 {
+                // All sums that this thread adds up have been read. From here on the producer may write the other entry; this one
+                // only behind the second barrier of the next tile.
+                // SAFETY: the wait is below.
+                unsafe { cluster::arrive() };
+            }
+            if pass.part().is_none() {
+                break;
+            }
+            // SAFETY: whole warps; each cluster has a counter for each warp of each of its blocks.
+            let is_last_part = unsafe {
+                let [first, last] = entry.clusters();
+                let counter = (first * splits + rank) * shares.warps + shares.warp;
+                fixup.arrive(counter, last - first)
+            };
+            if !is_last_part {
+                break;
+            }
+            pass = Pass::FIXUP;
+        }
+        if splits > 1 {
+            // None leaves, or stores its next sums, before the others have read these.
+            // SAFETY: the thread has arrived.
+            unsafe { cluster::wait() };
+        }
+        // SAFETY: as above.
+        if unsafe { entry.is_last() } {
+            break;
+        }
+        if splits == 1 {
+            if !Storage::<SUMS, WARPGROUPS, BLOCKS>::SEPARATE {
+                // What follows in the memory of the sums is written by copies.
+                tma::fence_proxy_async();
+            }
+            // SAFETY: whole warps, of which one thread each arrives.
+            unsafe {
+                warp::sync_warp(u32::MAX);
+                if lane == 0 {
+                    read.add(number % 2).arrive();
+                }
+            }
+        }
+        number += 1;
+    }
+}
+
+/// A barrier of the consumer warpgroups.
+///
+/// # Safety
+/// All of them come to it, and nobody else.
+#[inline(always)]
+unsafe fn consumers_meet<const WARPGROUPS: u32>() {
+    // SAFETY: the caller's contract.
+    unsafe {
+        match WARPGROUPS {
+            1 => thread::named_barrier_sync::<1, { WARPGROUP }>(),
+            2 => thread::named_barrier_sync::<1, { 2 * WARPGROUP }>(),
+            _ => thread::named_barrier_sync::<1, { 4 * WARPGROUP }>(),
+        }
+    }
+}

@@ -1,0 +1,506 @@
+//! TF32 by `mma.sync`, for GPUs from compute capability 8.0 on.
+//!
+//! # The idea
+//!
+//! `mma.sync` takes its matrices from registers, wherever their elements came from, and threads can round there. So
+//! tiles come to shared memory as they are, by `cp.async`, and no thread is needed to bring them. Of what
+//! a warp multiplies, each lane rounds or splits the elements that it holds.
+//!
+//! - A lies with K along its lines. A lane holds elements of A of 32 bits as it would hold pairs of 16 bits, so that
+//!   `ldmatrix` loads them: 16 bytes of a line of A are four of them.
+//! - B lies with N along its lines, and `ldmatrix` transposes 16-bit elements alone. But which column of C a column of
+//!   `mma.sync` stands for is the kernel's to say. So a lane loads four neighbours of a line of B at once, and
+//!   each is of another one of four `mma.sync`. Its sums are then eight neighbours of a row of C.
+//!
+//! ```text
+//!   columns of B:        0  1  2  3 | 4  5  6  7 | 8 ...  31
+//!   of lanes             0 to 3       4 to 7      8 to 31       lane % 4: the line, along K
+//!   of mma.sync number   0  1  2  3   0  1  2  3  0 ...
+//! ```
+//!
+//! # What changed
+//!
+//! Against [`mma`](crate::ladder::tensor::mma), whose pipeline it has:
+//!
+//! - Rounding takes four instructions for each element, of integers most of them, and would take twice as many to be
+//!   right for NaN, infinity and what overflows as TF32. So elements are added up on the way, in `check`: if that
+//!   is finite, so are they. If not, the block computes its tile once more, with care.
+//! - With `tf32x3` a step's products are computed in two passes: first those with `small`, and then `big` by `big`,
+//!   for which fragments are loaded once more. That takes fewer registers than a second set of sums.
+//! - A block has one tile of C, or with split-K a part of its sum, and there are batches and
+//!   [epilogues](crate::abi::epilogue), as in [`tiles`](crate::families::f32). Operands that are transposed are copied first;
+//!   those that copies of 16 bytes do not reach are copied by 4 bytes, or first.
+//!
+//! # Shared memory
+//!
+//! Chunks of 16 bytes change places, by the number of their line: no load of fragments and no copy of 16 bytes
+//! has a bank conflict. In a line k of B chunk c lies at `c ^ (k % 4 * 2)`: eight lanes that load at once have two
+//! chunks of four lines each. Lines of A are 128 bytes long, and chunk c of line l lies at `c ^ (l % 8)`; or 64
+//! bytes, two of which have all banks, and it lies at `c ^ (l / 2 % 4)`.
+//!
+//! # What should get better, and what comes next
+//!
+//! It is for GPUs that have no `wgmma`, and has not been measured on any. By the rates that NVIDIA gives for an A100,
+//! a step of `tf32_mma_128x128` takes its tensor cores 512 cycles, and shared memory and rounding 384 each; the tensor
+//! cores of `tf32x3_mma_128x128` take 1.6 times as many as either.
+
+use core::array;
+
+use cuda_std::cp_async;
+use cuda_std::hint::black_box;
+use cuda_std::mma::ldmatrix_x4;
+use cuda_std::prelude::*;
+use cuda_std::shared::{self, SharedPtr};
+
+use super::warp_tile::Fragments;
+use crate::device::operand::input::Input;
+use crate::device::output::matrix::Output;
+use crate::device::pipeline::dependent_launch;
+use crate::device::reduce::split_k::{is_last_to_arrive, reduce_sums, tile_number};
+use crate::device::schedule::raster::swizzled_tile;
+use crate::device::schedule::split_k::Params;
+
+/// Elements of a chunk of 16 bytes.
+const CHUNK: u32 = 4;
+/// What one instruction multiplies along K.
+const MMA_K: u32 = 8;
+/// Columns that are loaded at once: four instructions have eight each.
+const GROUP_N: u32 = 32;
+/// Sums of a thread in a row of such columns.
+const PART: usize = 8;
+
+/// Declares a module for each kernel, with its [`KernelDescriptor`] and its two entry points.
+///
+/// [`KernelDescriptor`]: crate::abi::KernelDescriptor
+macro_rules! kernels {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident, $unaligned:ident: $summary:literal,
+        $warps_m:literal x $warps_n:literal warps of $mt:literal x $nt:literal,
+        steps of $bk:literal, $stages:literal stages, split $split:literal, min_blocks $min_blocks:literal;
+    )*) => {$(
+        $(#[$doc])*
+        pub mod $name {
+            use cuda_std::prelude::*;
+
+            use crate::abi::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Reads, Shared, Target, Unaligned, epilogue};
+            use crate::device::schedule::split_k::{Params, entry_point};
+            use super::Geometry;
+
+            type Kernel = Geometry<
+                $warps_m, $warps_n, $mt, $nt, { $mt * $nt * 4 }, $bk, { $stages - 2 }, $split,
+            >;
+
+            const THREADS: u32 = Kernel::THREADS;
+
+            const _: () = assert!(
+                $min_blocks * (Kernel::SHARED_BYTES + 1024) <= 164 * 1024,
+                "a multiprocessor of compute capability 8.0 has memory for its blocks"
+            );
+            const _: () = assert!(
+                Kernel::SHARED_BYTES <= 99 * 1024,
+                "a block has no more on compute capability 8.6"
+            );
+
+            /// What the host needs to launch this kernel.
+            pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
+                name: stringify!($name),
+                summary: $summary,
+                origin: None,
+                tile: Kernel::TILE,
+                block: [THREADS, 1],
+                grid: GridOrder::ColumnsAlongX,
+                shared: Shared::Dynamic(|_| Kernel::SHARED_BYTES as u64),
+                unaligned: Some(Unaligned {
+                    name: stringify!($unaligned),
+                    vectorized: [true, true, false],
+                    transposed: [Reads::Copied; 2],
+                    transposes_c: false,
+                }),
+                abi: KernelAbi::SplitK,
+                arithmetic: if $split { Arithmetic::Tf32x3 } else { Arithmetic::Tf32 },
+                target: Target::Sm80,
+                source: include_str!("mma.rs"),
+            };
+
+            entry_point!($name, true, $min_blocks);
+            entry_point!($unaligned, false, $min_blocks);
+        }
+    )*};
+}
+
+kernels! {
+    /// For large products.
+    tf32_mma_128x128, tf32_mma_128x128_unaligned:
+        "TF32 tensor cores by mma.sync, rounded in registers: 128 x 128 per block",
+        2 x 2 warps of 4 x 8, steps of 16, 3 stages, split false, min_blocks 2;
+    /// For small ones.
+    tf32_mma_64x64, tf32_mma_64x64_unaligned: "tf32_mma_128x128 with 64 x 64 outputs per block",
+        2 x 2 warps of 2 x 4, steps of 16, 4 stages, split false, min_blocks 4;
+    /// For large products.
+    tf32x3_mma_128x128, tf32x3_mma_128x128_unaligned:
+        "three TF32 products by mma.sync for the accuracy of f32: 128 x 128 per block",
+        2 x 4 warps of 4 x 4, steps of 32, 3 stages, split true, min_blocks 1;
+    /// For small ones.
+    tf32x3_mma_64x64, tf32x3_mma_64x64_unaligned: "tf32x3_mma_128x128 with 64 x 64 outputs per block",
+        2 x 2 warps of 2 x 4, steps of 32, 3 stages, split true, min_blocks 3;
+}
+
+/// A kernel: `WARPS_M` x `WARPS_N` warps, each with `MT` x `NT` matrices of 16 x 8 sums, `SUMS` for each thread.
+/// `PENDING` tiles are in flight when one has arrived. `SPLIT`: `tf32x3`.
+struct Geometry<
+    const WARPS_M: u32,
+    const WARPS_N: u32,
+    const MT: usize,
+    const NT: usize,
+    const SUMS: usize,
+    const BK: u32,
+    const PENDING: u32,
+    const SPLIT: bool,
+>;
+
+/// A block's part in a product.
+#[derive(Clone, Copy)]
+struct Block {
+    a: Input,
+    b: Input,
+    /// The first row and column of its tile.
+    row: u32,
+    col: u32,
+    /// Where its sums along K begin and end.
+    begin: u32,
+    end: u32,
+    /// Whether all of its rows and columns are inside.
+    is_interior: bool,
+}
+
+impl<
+    const WARPS_M: u32,
+    const WARPS_N: u32,
+    const MT: usize,
+    const NT: usize,
+    const SUMS: usize,
+    const BK: u32,
+    const PENDING: u32,
+    const SPLIT: bool,
+> Geometry<WARPS_M, WARPS_N, MT, NT, SUMS, BK, PENDING, SPLIT>
+{
+    const WM: u32 = MT as u32 * 16;
+    const WN: u32 = NT as u32 * 8;
+    const BM: u32 = WARPS_M * Self::WM;
+    const BN: u32 = WARPS_N * Self::WN;
+    const TILE: crate::abi::Tile = crate::abi::Tile {
+        bm: Self::BM,
+        bn: Self::BN,
+        bk: BK,
+        tm: 2 * MT as u32,
+        tn: 2 * NT as u32,
+    };
+    const THREADS: u32 = WARPS_M * WARPS_N * 32;
+    const STAGES: u32 = PENDING + 2;
+    /// Elements of a stage of A, and of both.
+    const STAGE_A: u32 = Self::BM * BK;
+    const STAGE: u32 = Self::STAGE_A + Self::BN * BK;
+    const SHARED_BYTES: u32 = Self::STAGES * Self::STAGE * 4;
+    /// Parts of a step.
+    const PARTS: u32 = BK / MMA_K;
+
+    const CONSISTENT: () = {
+        assert!(SUMS == MT * NT * 4, "an array for all sums of a thread");
+        assert!(Self::WN.is_multiple_of(GROUP_N), "four neighbours of B are loaded at once");
+        assert!(BK == 16 || BK == 32, "whole lines of A have all banks");
+        assert!(
+            Self::STAGE_A.is_multiple_of(Self::THREADS * CHUNK)
+                && (Self::BN * BK).is_multiple_of(Self::THREADS * CHUNK)
+                && Self::THREADS.is_multiple_of(Self::BN)
+                && Self::THREADS.is_multiple_of(BK),
+            "every thread copies the same columns of as many lines"
+        );
+    };
+
+    /// Where an element of a tile of A, or of B, lies in it.
+    #[inline(always)]
+    const fn at_a(row: u32, k: u32) -> u32 {
+        row * BK + (k ^ (row / (32 / BK) % (BK / CHUNK) * CHUNK))
+    }
+
+    #[inline(always)]
+    const fn at_b(k: u32, col: u32) -> u32 {
+        k * Self::BN + (col ^ (k % 4 * 2 * CHUNK))
+    }
+
+    /// # Safety
+    /// As for the entry points.
+    #[inline(always)]
+    unsafe fn gemm<const ALIGNED: bool>(params: Params) {
+        const { Self::CONSISTENT };
+        // SAFETY: as the launch promises.
+        let (params, split) = unsafe { params.of_block() };
+        let (begin, end) = params.range(split);
+        let Params { m, n, a, lda, b, ldb, .. } = params;
+        let (row, col) = Self::block();
+        let is_interior = row + Self::BM <= m && col + Self::BN <= n;
+        dependent_launch::begin();
+        // SAFETY: as the launch promises.
+        let (a, b) = unsafe { (Input::new(a, lda, m, end), Input::new(b, ldb, end, n)) };
+        let block = Block { a, b, row, col, begin, end, is_interior };
+        let mut sums = [0.0; SUMS];
+        // SAFETY: as the launch promises; every thread of the block comes here.
+        unsafe {
+            let check = Self::multiply::<ALIGNED, false>(block, &mut sums);
+            if thread::sync_threads_or(!check.is_finite()) != 0 {
+                sums = [0.0; SUMS];
+                Self::multiply::<ALIGNED, true>(block, &mut sums);
+            }
+        }
+        let mut sums = Self::by_rows(&sums);
+        // SAFETY: as the launch promises; every thread of the block comes here.
+        unsafe {
+            let is_last =
+                |counters: *mut u32| is_last_to_arrive(split.count, counters, tile_number());
+            let elements = Self::BM * Self::BN;
+            if split.count > 1 && !reduce_sums(params, split, elements, &mut sums, is_last) {
+                return;
+            }
+            Self::store(params.output(), params, &sums);
+        }
+    }
+
+    /// Where the block's tile begins.
+    #[inline(always)]
+    fn block() -> (u32, u32) {
+        let (y, x) = swizzled_tile();
+        (y * Self::BM, x * Self::BN)
+    }
+
+    /// Where the tile of a thread's warp begins in the block's.
+    #[inline(always)]
+    fn warp(tid: u32) -> (u32, u32) {
+        let warp = tid / 32;
+        (warp / WARPS_N * Self::WM, warp % WARPS_N * Self::WN)
+    }
+
+    /// Adds the products to `sums`. What it returns is not finite if an element may not be that, or overflows as
+    /// TF32: the sums may be wrong then, unless `CAREFUL`.
+    ///
+    /// # Safety
+    /// Every thread of the block comes here, and nobody uses shared memory.
+    #[inline(always)]
+    unsafe fn multiply<const ALIGNED: bool, const CAREFUL: bool>(
+        block: Block,
+        sums: &mut [f32; SUMS],
+    ) -> f32 {
+        let smem = shared::dynamic_shared_mem::<f32>(); // (STAGES, BM x BK and BK x BN)
+        let stage_at = |stage: u32| smem.add(stage * Self::STAGE);
+        let tid = thread::thread_idx_x();
+        let lane = tid % 32;
+        let (warp_row, warp_col) = Self::warp(tid);
+        let Block { begin, end, .. } = block;
+
+        for stage in 0..Self::STAGES - 1 {
+            // SAFETY: nobody uses the stage.
+            unsafe { Self::copy::<ALIGNED>(block, begin + stage * BK, stage_at(stage)) };
+            cp_async::commit_group();
+        }
+        let mut check = 0.0;
+        // Of four matrices of 8 x 4, two below each other and two side by side, lanes 0 to 7 have the lines of
+        // the first, 8 to 15 those of the one below, and so on.
+        let (row, side) = (warp_row + lane % 16, lane / 16 * CHUNK);
+        let b_from = Self::STAGE_A + Self::at_b(lane % 4, warp_col + lane / 4 * CHUNK);
+        let load = |stage: u32, part: u32| {
+            let a = stage_at(stage).add(Self::at_a(row, part * MMA_K + side));
+            let b = stage_at(stage).add(b_from + part * MMA_K * Self::BN);
+            let mut frag = Fragments::<MT, NT>::ZEROS;
+            for i in 0..MT {
+                // SAFETY: inside the tile, which was waited for before the barrier; so below. The warp is together:
+                // `copy` gives all its lanes as many turns.
+                let words = unsafe { ldmatrix_x4(a.add(i as u32 * 16 * BK).cast()) };
+                frag.a[i] = words.map(f32::from_bits);
+            }
+            for j in (0..NT).step_by(4) {
+                let at = j as u32 / 4 * GROUP_N;
+                for half in 0..2 {
+                    // SAFETY: as above.
+                    let four = unsafe { b.load4(at + half as u32 * 4 * Self::BN) };
+                    for i in 0..4 {
+                        frag.b[j + i][half] = four[i];
+                    }
+                }
+            }
+            frag
+        };
+
+        let mut stage = 0;
+        let mut k = begin;
+        while k < end {
+            // The tile has arrived, and all have loaded what they need of the one before.
+            cp_async::wait_group::<PENDING>();
+            thread::sync_threads();
+            let free = if stage == 0 { Self::STAGES - 1 } else { stage - 1 };
+            // SAFETY: nobody uses the stage any more.
+            unsafe { Self::copy::<ALIGNED>(block, k + (Self::STAGES - 1) * BK, stage_at(free)) };
+            cp_async::commit_group();
+            // How many have anything is not known to the compiler, so that it does not unroll these loops, and no
+            // fragments of later parts take registers.
+            let parts = (end - k).div_ceil(MMA_K).min(Self::PARTS);
+            let mut part = 0;
+            if SPLIT {
+                let mut acc = [0.0; SUMS];
+                while part < parts {
+                    let frag = load(stage, part);
+                    // SAFETY: the conditions of the loops are the same for all threads; so below.
+                    unsafe { frag.multiply_small::<CAREFUL, SUMS>(&mut acc, &mut check) };
+                    part += 1;
+                }
+                part = 0;
+                while part < parts {
+                    // SAFETY: as above.
+                    unsafe { load(stage, part).multiply_big::<CAREFUL, SUMS>(&mut acc) };
+                    part += 1;
+                }
+                for i in 0..SUMS {
+                    sums[i] += acc[i];
+                }
+            } else {
+                while part < parts {
+                    // SAFETY: as above.
+                    unsafe { load(stage, part).multiply::<CAREFUL, SUMS>(sums, &mut check) };
+                    part += 1;
+                }
+            }
+            stage = if stage + 1 == Self::STAGES { 0 } else { stage + 1 };
+            k += BK;
+        }
+        check
+    }
+
+    /// Asks for this thread's share of the tiles that begin at `k`, with zeros outside; for nothing past the end.
+    ///
+    /// # Safety
+    /// The matrices are as the launch promises, and nobody uses the stage.
+    #[inline(always)]
+    unsafe fn copy<const ALIGNED: bool>(block: Block, k: u32, to: SharedPtr<f32>) {
+        let width = if ALIGNED { CHUNK } else { 1 };
+        let tid = thread::thread_idx_x();
+        // Sums and fragments leave no registers for addresses: they are worked out for each step.
+        let (tid, k) = (black_box(tid), black_box(k));
+        let first = tid * width;
+        let (rows_a, rows_b) = (Self::THREADS * width / BK, Self::THREADS * width / Self::BN);
+        let (row_a, col_a) = (first / BK, first % BK);
+        let (row_b, col_b) = (first / Self::BN, first % Self::BN);
+        let (to_a, to_b) = (to, to.add(Self::STAGE_A));
+        let Block { a, b, end, .. } = block;
+        let (row, col) = (black_box(block.row), black_box(block.col));
+        // SAFETY: this thread's own elements of the stage; no more than what is inside is read, and where
+        // `ALIGNED`, all four are.
+        unsafe {
+            if block.is_interior && k + BK <= end {
+                let mut from = a.address(row + row_a, k + col_a);
+                for i in (0..Self::BM).step_by(rows_a as usize) {
+                    let to = to_a.add(Self::at_a(i + row_a, col_a));
+                    if ALIGNED {
+                        cp_async::copy4(to, from)
+                    } else {
+                        cp_async::copy(to, from)
+                    }
+                    from = from.wrapping_add(a.step(rows_a));
+                }
+                let mut from = b.address(k + row_b, col + col_b);
+                for i in (0..BK).step_by(rows_b as usize) {
+                    let to = to_b.add(Self::at_b(i + row_b, col_b));
+                    if ALIGNED {
+                        cp_async::copy4(to, from)
+                    } else {
+                        cp_async::copy(to, from)
+                    }
+                    from = from.wrapping_add(b.step(rows_b));
+                }
+                return;
+            }
+            if k >= end {
+                return;
+            }
+            let copy = |to: SharedPtr<f32>, (from, is_inside): (*const f32, bool)| {
+                if ALIGNED {
+                    cp_async::copy4_zfill(to, from, is_inside);
+                } else {
+                    cp_async::copy_zfill(to, from, is_inside);
+                }
+            };
+            // Not known to the compiler, so that these loops are not unrolled.
+            let mut at = black_box(row_a);
+            while at < Self::BM {
+                copy(to_a.add(Self::at_a(at, col_a)), a.address_if_inside(row + at, k + col_a));
+                at = black_box(at + rows_a);
+            }
+            at = black_box(row_b);
+            while at < BK {
+                copy(to_b.add(Self::at_b(at, col_b)), b.address_if_inside(k + at, col + col_b));
+                at = black_box(at + rows_b);
+            }
+        }
+    }
+
+    /// The sums in the order of [`place`](Self::place), eight neighbours of a row each.
+    #[inline(always)]
+    fn by_rows(sums: &[f32; SUMS]) -> [f32; SUMS] {
+        array::from_fn(|at| {
+            let (part, neighbour) = (at / PART, at % PART);
+            let (lower, i) = (part % 2, part / 2 / (NT / 4));
+            let j = part / 2 % (NT / 4) * 4 + neighbour % 4;
+            sums[(i * NT + j) * 4 + lower * 2 + neighbour / 4]
+        })
+    }
+
+    /// Where the sums of a part of a thread's are.
+    #[inline(always)]
+    fn place(tid: u32, part: u32) -> (u32, u32) {
+        let (lane, groups) = (tid % 32, NT as u32 / 4);
+        let (block_row, block_col) = Self::block();
+        let (warp_row, warp_col) = Self::warp(tid);
+        let row = part / 2 / groups * 16 + part % 2 * 8 + lane / 4;
+        let col = part / 2 % groups * GROUP_N + lane % 4 * PART as u32;
+        (block_row + warp_row + row, block_col + warp_col + col)
+    }
+
+    /// Stores a thread's sums.
+    ///
+    /// # Safety
+    /// As for the entry points.
+    #[inline(always)]
+    unsafe fn store(c: Output, params: Params, sums: &[f32; SUMS]) {
+        // Once more, so that it takes no registers in the loop.
+        let tid = black_box(thread::thread_idx_x());
+        let is_aligned = c.is_aligned();
+        if !params.epilogue.is_some() {
+            for part in 0..SUMS / PART {
+                let (row, col) = Self::place(tid, part as u32);
+                let quad = |first: usize| array::from_fn(|i| sums[part * PART + first + i]);
+                // SAFETY: each element belongs to one thread.
+                unsafe {
+                    let [left, right] = [col, col + 4].map(|col| c.load4(is_aligned, row, col));
+                    c.store4_over(is_aligned, row, col, quad(0), left);
+                    c.store4_over(is_aligned, row, col + 4, quad(4), right);
+                }
+            }
+            return;
+        }
+        let epilogue = params.epilogue();
+        let mut next = 0;
+        while next < SUMS / PART {
+            // The compiler knows nothing of it: one piece of code for all parts.
+            let part = black_box(next as u32) as usize;
+            let mut values = [0.0; PART];
+            for i in 0..SUMS {
+                if i / PART == part {
+                    values[i % PART] = sums[i];
+                }
+            }
+            let (row, col) = Self::place(tid, part as u32);
+            let at = |i: usize| (row, col + i as u32);
+            // SAFETY: as above.
+            unsafe { c.store_epilogue(epilogue, is_aligned, PART, at, values) };
+            next = part + 1;
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! Tensor cores, `wgmma_persistent`: products of 16-bit tiles by whole warpgroups, in a pipeline that
+//! never stops.
+//!
+//! # The idea
+//!
+//! Copies, products and stores overlap if a block goes from tile to tile. The producer fills the
+//! pipeline for the next tile while this one is multiplied. One warpgroup stores while the other
+//! multiplies.
+//!
+//! ```text
+//!   producer      | tile 0 ... | tile 1 ...     | tile 2 ...
+//!   warpgroup 0   | tile 0          |st| tile 1         |st|
+//!   warpgroup 1      | tile 0          |st| tile 1         |st|
+//! ```
+//!
+//! # What changed
+//!
+//! Against `wgmma_pipelined`:
+//!
+//! - The grid has one block per multiprocessor, which computes one tile after the other, as
+//!   `persistent` does in f32. Stages and their phases count on from tile to tile.
+//! - The second warpgroup begins two stages late, and the lag stays: while one stores its half of
+//!   the tile, the other has the tensor cores to itself.
+//! - A launch begins while the kernel before it ends (*programmatic dependent launch*), and
+//!   initialises its barriers meanwhile.
+//! - It lets the next kernel begin before it has itself waited. The next kernel waits until this
+//!   one has ended, and this one waits for all before it.
+//! - Smaller tiles are for products that have too few of this size. With one consumer warpgroup no
+//!   registers move.
+//! - A bias of columns is copied while its tile is multiplied, so that storing does not wait for
+//!   it. Other operands of an epilogue are read when the tile is stored.
+//!
+//! # What should get better, and what comes next
+//!
+//! Copies, products and stores overlap. But the lag is only two stages, so most of a store's time
+//! still shows. In `wgmma_pingpong` each warpgroup has a tile of its own.
+//! `runs/h200/tensor-cores` compares the speed with cuBLAS's.
+
+use core::array;
+
+use cuda_std::dependent_launch;
+use cuda_std::hint::black_box;
+use cuda_std::mbarrier::Mbarrier;
+use cuda_std::prelude::*;
+use cuda_std::shared;
+use cuda_std::sm_90a::wgmma::{Accumulator, wait_group};
+use cuda_std::tma::{self, TensorMap};
+
+use crate::abi::epilogue::Parameters;
+use crate::abi::tensor_core::options::HALF_OUTPUT;
+use crate::abi::tensor_core::{
+    ALIGNMENT, BK, PANEL, RESERVED_SHARED_MEMORY_PER_BLOCK, SHARED_MEMORY_PER_MULTIPROCESSOR,
+    TensorCoreAbi, TensorCoreDescriptor, names,
+};
+use crate::device::multiply::warpgroup::multiply_step;
+use crate::device::output::bias::StagedBias;
+use crate::device::output::matrix::Output;
+use crate::device::output::staging::STAGING;
+use crate::device::output::tensor::TensorOutput;
+use crate::device::pipeline::half_stages::Stages;
+use crate::device::pipeline::roles::{
+    CONSUMER_REGISTERS, PRODUCER_REGISTERS, WARPGROUP, WM, moves_registers,
+};
+use crate::device::pipeline::state::PipelineState;
+use crate::device::schedule::persistent::Tiles;
+
+/// Stages by which the second warpgroup lags behind the first.
+const STAGGER: u32 = 2;
+
+/// Declares a kernel for each type of the operands and each way that they lie, and its
+/// [`TensorCoreDescriptor`].
+macro_rules! kernels {
+    ($(
+        $(#[$doc:meta])*
+        $descriptor:ident: $summary:literal,
+        [f32; $sums:literal] x $warpgroups:literal, $stages:literal stages,
+        bf16: $bf16:ident $bf16_ta:ident $bf16_tb:ident $bf16_ta_tb:ident,
+        f16: $f16:ident $f16_ta:ident $f16_tb:ident $f16_ta_tb:ident;
+    )*) => {$(
+        $(#[$doc])*
+        pub const $descriptor: TensorCoreDescriptor = TensorCoreDescriptor {
+            name: stringify!($bf16),
+            f16: stringify!($f16),
+            layouts: Some([
+                names![$bf16 $bf16_ta $bf16_tb $bf16_ta_tb],
+                names![$f16 $f16_ta $f16_tb $f16_ta_tb],
+            ]),
+            summary: $summary,
+            tile: [$warpgroups * WM, <[f32; $sums] as Accumulator>::COLS],
+            threads: ($warpgroups + 1) * WARPGROUP,
+            shared_bytes: [Storage::<$sums, $warpgroups, $stages>::END; 2],
+            abi: TensorCoreAbi::TensorMap,
+            persistent: true,
+            splits: false,
+            unaligned: [false; 2],
+            blocks: 1,
+            source: include_str!("wgmma_persistent.rs"),
+        };
+        kernels!(@one $bf16, $sums, $warpgroups, $stages, false, false, false);
+        kernels!(@one $bf16_ta, $sums, $warpgroups, $stages, false, true, false);
+        kernels!(@one $bf16_tb, $sums, $warpgroups, $stages, false, false, true);
+        kernels!(@one $bf16_ta_tb, $sums, $warpgroups, $stages, false, true, true);
+        kernels!(@one $f16, $sums, $warpgroups, $stages, true, false, false);
+        kernels!(@one $f16_ta, $sums, $warpgroups, $stages, true, true, false);
+        kernels!(@one $f16_tb, $sums, $warpgroups, $stages, true, false, true);
+        kernels!(@one $f16_ta_tb, $sums, $warpgroups, $stages, true, true, true);
+    )*};
+    (
+        @one $name:ident, $sums:literal, $warpgroups:literal, $stages:literal, $f16:literal,
+        $trans_a:literal, $trans_b:literal
+    ) => {
+        /// `C = epilogue(alpha * op(A) * op(B) + beta * C)`, of each product of a batch.
+        ///
+        /// # Safety
+        /// - The parameters and the grid are as [`TensorCoreDescriptor`] says.
+        /// - Nothing else writes A or B, or touches C, during the launch.
+        #[kernel(block = ($warpgroups + 1) * WARPGROUP, min_blocks = 1)]
+        pub unsafe fn $name(
+            m: u32,
+            n: u32,
+            k: u32,
+            alpha: f32,
+            #[grid_constant] map_a: &TensorMap,
+            #[grid_constant] map_b: &TensorMap,
+            beta: f32,
+            c: *mut f32,
+            ldc: u32,
+            batch: u32,
+            stride_c: u64,
+            options: u32,
+            epilogue: Parameters,
+        ) {
+            // SAFETY: the caller keeps the contract, and there is no other output.
+            let c = unsafe {
+                let c = Output::new(c, ldc, m, n, alpha, beta);
+                TensorOutput::<$f16>::new(c, options & HALF_OUTPUT != 0, epilogue)
+            };
+            let tile = [$warpgroups * WM, <[f32; $sums] as Accumulator>::COLS];
+            let tiles = Tiles::new([m, n], batch, stride_c, options, tile);
+            // SAFETY: the block is as large as these numbers say.
+            unsafe {
+                gemm::<$sums, $warpgroups, $stages, $f16, $trans_a, $trans_b>(
+                    k, tiles, [map_a, map_b], c,
+                );
+            }
+        }
+    };
+}
+
+kernels! {
+    /// For large products.
+    DESCRIPTOR:
+        "tensor cores: 128 x 256 per block, two consumer warpgroups that take turns at storing",
+        [f32; 128] x 2, 4 stages,
+        bf16: wgmma_persistent wgmma_persistent_ta wgmma_persistent_tb wgmma_persistent_ta_tb,
+        f16: wgmma_persistent_f16 wgmma_persistent_ta_f16 wgmma_persistent_tb_f16
+            wgmma_persistent_ta_tb_f16;
+    /// Where rounds of such tiles leave fewer multiprocessors without one.
+    TILE_128X192: "wgmma_persistent with 128 x 192 outputs per block",
+        [f32; 96] x 2, 5 stages,
+        bf16: wgmma_128x192 wgmma_128x192_ta wgmma_128x192_tb wgmma_128x192_ta_tb,
+        f16: wgmma_128x192_f16 wgmma_128x192_ta_f16 wgmma_128x192_tb_f16 wgmma_128x192_ta_tb_f16;
+    /// For products of too few tiles of that size for all multiprocessors.
+    TILE_128X128: "wgmma_persistent with 128 x 128 outputs per block",
+        [f32; 64] x 2, 6 stages,
+        bf16: wgmma_128x128 wgmma_128x128_ta wgmma_128x128_tb wgmma_128x128_ta_tb,
+        f16: wgmma_128x128_f16 wgmma_128x128_ta_f16 wgmma_128x128_tb_f16 wgmma_128x128_ta_tb_f16;
+    /// For still fewer.
+    TILE_64X128: "wgmma_persistent with 64 x 128 outputs per block",
+        [f32; 64] x 1, 8 stages,
+        bf16: wgmma_64x128 wgmma_64x128_ta wgmma_64x128_tb wgmma_64x128_ta_tb,
+        f16: wgmma_64x128_f16 wgmma_64x128_ta_f16 wgmma_64x128_tb_f16 wgmma_64x128_ta_tb_f16;
+    /// For the smallest products.
+    TILE_64X64: "wgmma_persistent with 64 x 64 outputs per block",
+        [f32; 32] x 1, 8 stages,
+        bf16: wgmma_64x64 wgmma_64x64_ta wgmma_64x64_tb wgmma_64x64_ta_tb,
+        f16: wgmma_64x64_f16 wgmma_64x64_ta_f16 wgmma_64x64_tb_f16 wgmma_64x64_ta_tb_f16;
+}
+
+/// What lies in shared memory: the stages of A, those of B, what each warp stages sums in, its copy of a
+/// bias, and two barriers for each stage.
+struct Storage<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32>;
+
+impl<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32>
+    Storage<SUMS, WARPGROUPS, STAGES>
+{
+    /// Elements of a stage.
+    const STAGE_A: u32 = WARPGROUPS * WM * BK;
+    const STAGE_B: u32 = BK * Self::BN;
+    /// Columns of C per block: each thread of a warpgroup has `SUMS` of its sums.
+    const BN: u32 = SUMS as u32 * WARPGROUP / WM;
+    /// Warps with sums.
+    const WARPS: u32 = WARPGROUPS * WARPGROUP / 32;
+    /// Offsets in elements.
+    const B_AT: u32 = STAGES * Self::STAGE_A;
+    const STAGING_AT: u32 = Self::B_AT + STAGES * Self::STAGE_B;
+    const BIAS_AT: u32 = Self::STAGING_AT + Self::WARPS * STAGING * 2;
+    const BARRIERS_AT: u32 = Self::BIAS_AT + Self::WARPS * Self::BN * 2;
+
+    /// Bytes of all of it, wherever it begins: PTX promises a multiple of 128, and the swizzle wants
+    /// one of [`ALIGNMENT`].
+    const END: u32 = {
+        assert!(
+            STAGGER < STAGES,
+            "the producer fills the stages of the lag before any is released"
+        );
+        assert!(Self::BN.is_multiple_of(PANEL), "a tile of B is whole panels");
+        let bytes = Self::BARRIERS_AT * 2 + 2 * STAGES * 8 + (ALIGNMENT - 128);
+        assert!(
+            bytes + RESERVED_SHARED_MEMORY_PER_BLOCK <= SHARED_MEMORY_PER_MULTIPROCESSOR,
+            "a multiprocessor has no more"
+        );
+        bytes
+    };
+}
+
+/// The kernel: blocks of `WARPGROUPS` consumer warpgroups, each with 64 rows of a tile of C and
+/// `SUMS` sums per thread, and one more that produces.
+///
+/// # Safety
+/// As for [`wgmma_persistent()`]; the block has `WARPGROUPS` and one more.
+#[inline(always)]
+unsafe fn gemm<
+    const SUMS: usize,
+    const WARPGROUPS: u32,
+    const STAGES: u32,
+    const F16: bool,
+    const TRANS_A: bool,
+    const TRANS_B: bool,
+>(
+    k: u32,
+    tiles: Tiles,
+    maps: [&TensorMap; 2],
+    c: TensorOutput<F16>,
+) where
+    [f32; SUMS]: Accumulator,
+{
+    let tid = thread::thread_idx_x();
+    let warpgroup = tid / WARPGROUP;
+    let steps = k.div_ceil(BK);
+
+    if steps == 0 {
+        // Apart, because a second way to the sums would have the assembler serialise all `wgmma`.
+        dependent_launch::wait();
+        // SAFETY: all threads of the block are here.
+        unsafe { tiles.store_empty(c, (WARPGROUPS + 1) * WARPGROUP) };
+        return;
+    }
+
+    let memory = shared::dynamic_shared_mem::<u16>();
+    let a_smem = memory.add(memory.address().wrapping_neg() % ALIGNMENT / 2);
+    let barriers = a_smem.add(Storage::<SUMS, WARPGROUPS, STAGES>::BARRIERS_AT);
+    let staging = a_smem.add(Storage::<SUMS, WARPGROUPS, STAGES>::STAGING_AT).cast::<f32>();
+    let bias = a_smem.add(Storage::<SUMS, WARPGROUPS, STAGES>::BIAS_AT).cast::<f32>();
+    let full = Mbarrier::at(barriers.cast());
+    let stages = Stages::<STAGES> {
+        a: a_smem,
+        b: a_smem.add(Storage::<SUMS, WARPGROUPS, STAGES>::B_AT),
+        full,
+        empty: full.add(STAGES),
+        rows: WARPGROUPS * WM,
+        cols: Storage::<SUMS, WARPGROUPS, STAGES>::BN,
+    };
+    if tid == 0 {
+        // SAFETY: one thread, once, before the block's barrier; both are grid constants.
+        unsafe {
+            stages.init(4 * WARPGROUPS);
+            tma::prefetch(maps[0]);
+            tma::prefetch(maps[1]);
+        }
+    }
+    thread::sync_threads();
+    // All until here went on while the kernel before this one ended.
+    dependent_launch::launch_dependents();
+    dependent_launch::wait();
+
+    if warpgroup == WARPGROUPS {
+        if moves_registers(WARPGROUPS) {
+            // SAFETY: a whole warpgroup, the block's last, with more than that; the others take what it
+            // gives.
+            unsafe { thread::warpgroup_reg_dealloc::<PRODUCER_REGISTERS>() };
+        }
+        if tid == WARPGROUPS * WARPGROUP {
+            // SAFETY: one thread of the block; the maps are as the caller promises.
+            unsafe { stages.produce::<TRANS_A, TRANS_B>(tiles, steps, maps) };
+        }
+        return;
+    }
+
+    if moves_registers(WARPGROUPS) {
+        // SAFETY: each of the other warpgroups, with less than that; together they want no more than the
+        // block was launched with.
+        unsafe { thread::warpgroup_reg_alloc::<CONSUMER_REGISTERS>() };
+    }
+    let lane = warp::lane_id();
+    // SAFETY: the barriers are initialised; one thread of each warp arrives, since a warp that waits
+    // for a group knows of its own part in it.
+    let release = |stage: u32| unsafe {
+        if lane == 0 {
+            stages.empty.add(stage).arrive();
+        }
+    };
+    if warpgroup == 1 && steps > STAGGER && thread::block_idx_x() < tiles.count() {
+        // SAFETY: its first phase, which lasts until this warpgroup has read the stage, too.
+        unsafe { stages.full.add(STAGGER).wait_parity(0) };
+    }
+    let mut state = PipelineState::FIRST;
+    let mut tile = thread::block_idx_x();
+    while tile < tiles.count() {
+        // Each time anew, so that it is in no registers meanwhile.
+        let place = || {
+            let (product, row, col) = tiles.place(black_box(tile));
+            let warp = black_box(tid) / 32;
+            // SAFETY: the warp's own, of as many columns.
+            let bias = unsafe { StagedBias::at(bias.add(warp * stages.cols)) };
+            (warp, row + warp * 16, col, tiles.output(c, product), bias)
+        };
+        if c.epilogue.has_column_bias() {
+            let (_, _, col, c, bias) = place();
+            // SAFETY: whole warps, each with its own memory.
+            unsafe { c.copy_bias(col, stages.cols, bias) };
+        }
+        let mut acc = [0.0f32; SUMS];
+        let mut before = state.stage;
+        let mut step = 0;
+        loop {
+            let [a, b] = stages.tiles(state.stage);
+            // SAFETY: whole warpgroups come here: the conditions of both loops are the same for their
+            // threads, and those that leave a wait or a release earlier are waited for by `wgmma`
+            // itself (`.sync`). The stage is full, lies as the maps copy it, and stays until it is
+            // released, when its group is done. Nothing touches the sums before the wait.
+            unsafe {
+                stages.full.add(state.stage).wait_parity(state.parity);
+                let a = a.add(warpgroup * (WM * BK));
+                multiply_step::<SUMS, F16, TRANS_A, TRANS_B>(&mut acc, [a, b], step > 0);
+                if step > 0 {
+                    wait_group::<1>();
+                    release(before);
+                }
+            }
+            before = state.stage;
+            state = state.next::<STAGES>();
+            step += 1;
+            if step == steps {
+                break;
+            }
+        }
+        // SAFETY: as above.
+        unsafe { acc.wait() };
+        release(before);
+
+        let (warp, row, col, c, bias) = place();
+        let staging = staging.add(warp * STAGING);
+        // SAFETY: whole warps, each with its own memory and sums, of elements that are nobody else's.
+        unsafe { c.store_fragments::<WM, _, _>(row, col, staging, bias, array::from_ref(&acc)) };
+        tile += thread::grid_dim_x();
+    }
+}

@@ -1,0 +1,302 @@
+//! Tensor cores, `wgmma_pingpong`: two warpgroups with a tile each, one multiplies, one stores.
+//!
+//! # The idea
+//!
+//! In `wgmma_persistent` both warpgroups come to the end of their tile at nearly the same time. The
+//! tensor cores idle while sums are scaled, go through an epilogue, and are stored. With a small K
+//! or a long epilogue that is a large part of the time.
+//!
+//! Here each warpgroup has a tile of its own and they take turns (*ping-pong*, as CUTLASS calls
+//! it). One stores while the other has the tensor cores to itself:
+//!
+//! ```text
+//!   producer      | tile 0     | tile 1     | tile 2     | tile 3     |
+//!   warpgroup 0   | multiplies | stores ... | multiplies | stores ... |
+//!   warpgroup 1                | multiplies | stores ... | multiplies |
+//! ```
+//!
+//! # What changed
+//!
+//! Against `wgmma_persistent`:
+//!
+//! - A warpgroup computes every other tile of its block, and reads only the stages of those. For
+//!   each step it has two `wgmma` in flight, with 64 of the tile's 128 rows each.
+//! - Two more barriers say whose turn it is. A warpgroup hands over when it has issued its last
+//!   `wgmma`, so that those of the other are queued behind them.
+//! - A stage is read by four warps rather than eight.
+//!
+//! # What should get better, and what comes next
+//!
+//! Stores and epilogues vanish behind the products of the next tile. The price is a smaller tile
+//! for the same registers: 128 x 128 outputs need a third more bytes per product than 128 x 256.
+
+use cuda_std::dependent_launch;
+use cuda_std::hint::black_box;
+use cuda_std::mbarrier::Mbarrier;
+use cuda_std::prelude::*;
+use cuda_std::shared;
+use cuda_std::sm_90a::wgmma::{Accumulator, wait_group};
+use cuda_std::tma::{self, TensorMap};
+
+use crate::abi::epilogue::Parameters;
+use crate::abi::tensor_core::options::HALF_OUTPUT;
+use crate::abi::tensor_core::{
+    ALIGNMENT, BK, RESERVED_SHARED_MEMORY_PER_BLOCK, SHARED_MEMORY_PER_MULTIPROCESSOR,
+    TensorCoreAbi, TensorCoreDescriptor, names,
+};
+use crate::device::multiply::warpgroup::multiply_step;
+use crate::device::output::bias::StagedBias;
+use crate::device::output::matrix::Output;
+use crate::device::output::staging::STAGING;
+use crate::device::output::tensor::TensorOutput;
+use crate::device::pipeline::half_stages::Stages;
+use crate::device::pipeline::roles::{
+    CONSUMER_REGISTERS, PRODUCER_REGISTERS, WARPGROUP, WM, moves_registers,
+};
+use crate::device::pipeline::state::PipelineState;
+use crate::device::schedule::persistent::Tiles;
+
+/// A thread's sums of a `wgmma`, and how many of these a warpgroup has for a tile, one below the other.
+const SUMS: usize = 64;
+const COUNT: usize = 2;
+/// Rows and columns of C of a warpgroup.
+const BM: u32 = COUNT as u32 * WM;
+const BN: u32 = <[f32; SUMS] as Accumulator>::COLS;
+/// Stages of the pipeline.
+const STAGES: u32 = 6;
+/// Consumer warpgroups.
+const WARPGROUPS: u32 = 2;
+/// Threads of a block.
+const THREADS: u32 = (WARPGROUPS + 1) * WARPGROUP;
+
+/// Warps with sums.
+const WARPS: u32 = WARPGROUPS * WARPGROUP / 32;
+
+/// What lies in shared memory: the stages of A, those of B, what each warp stages sums in, its copy of a
+/// bias, two barriers for each stage, and one for each warpgroup's turn. Offsets in elements.
+const B_AT: u32 = STAGES * BM * BK;
+const STAGING_AT: u32 = B_AT + STAGES * BK * BN;
+const BIAS_AT: u32 = STAGING_AT + WARPS * STAGING * 2;
+const BARRIERS_AT: u32 = BIAS_AT + WARPS * BN * 2;
+/// Bytes of all of it, wherever it begins: PTX promises a multiple of 128, and the swizzle wants
+/// one of [`ALIGNMENT`].
+const SHARED_BYTES: u32 = BARRIERS_AT * 2 + (2 * STAGES + WARPGROUPS) * 8 + (ALIGNMENT - 128);
+
+const _: () = assert!(moves_registers(WARPGROUPS), "a consumer's sums need them");
+const _: () = assert!(
+    SHARED_BYTES + RESERVED_SHARED_MEMORY_PER_BLOCK <= SHARED_MEMORY_PER_MULTIPROCESSOR,
+    "a multiprocessor has no more"
+);
+
+/// What it takes, and what a launch must provide.
+pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
+    name: "wgmma_pingpong",
+    f16: "wgmma_pingpong_f16",
+    layouts: Some([
+        names![wgmma_pingpong wgmma_pingpong_ta wgmma_pingpong_tb wgmma_pingpong_ta_tb],
+        names![
+            wgmma_pingpong_f16 wgmma_pingpong_ta_f16 wgmma_pingpong_tb_f16
+            wgmma_pingpong_ta_tb_f16
+        ],
+    ]),
+    summary: "two warpgroups with 128 x 128 outputs each: one multiplies while the other one stores",
+    tile: [BM, BN],
+    threads: THREADS,
+    shared_bytes: [SHARED_BYTES; 2],
+    abi: TensorCoreAbi::TensorMap,
+    persistent: true,
+    splits: false,
+    unaligned: [false; 2],
+    blocks: 1,
+    source: include_str!("wgmma_pingpong.rs"),
+};
+
+/// Declares a kernel for each type of the operands and each way that they lie.
+macro_rules! kernels {
+    ($($name:ident: $f16:literal, $trans_a:literal, $trans_b:literal;)*) => {$(
+        /// `C = epilogue(alpha * op(A) * op(B) + beta * C)`, of each product of a batch.
+        ///
+        /// # Safety
+        /// - The parameters and the grid are as [`TensorCoreDescriptor`] says.
+        /// - Nothing else writes A or B, or touches C, during the launch.
+        #[kernel(block = THREADS, min_blocks = 1)]
+        pub unsafe fn $name(
+            m: u32,
+            n: u32,
+            k: u32,
+            alpha: f32,
+            #[grid_constant] map_a: &TensorMap,
+            #[grid_constant] map_b: &TensorMap,
+            beta: f32,
+            c: *mut f32,
+            ldc: u32,
+            batch: u32,
+            stride_c: u64,
+            options: u32,
+            epilogue: Parameters,
+        ) {
+            // SAFETY: the caller keeps the contract, and there is no other output.
+            let c = unsafe {
+                let c = Output::new(c, ldc, m, n, alpha, beta);
+                TensorOutput::<$f16>::new(c, options & HALF_OUTPUT != 0, epilogue)
+            };
+            let tiles = Tiles::new([m, n], batch, stride_c, options, [BM, BN]);
+            // SAFETY: the block is as large as these numbers say.
+            unsafe { gemm::<$f16, $trans_a, $trans_b>(k, tiles, [map_a, map_b], c) };
+        }
+    )*};
+}
+
+kernels! {
+    wgmma_pingpong: false, false, false;
+    wgmma_pingpong_ta: false, true, false;
+    wgmma_pingpong_tb: false, false, true;
+    wgmma_pingpong_ta_tb: false, true, true;
+    wgmma_pingpong_f16: true, false, false;
+    wgmma_pingpong_ta_f16: true, true, false;
+    wgmma_pingpong_tb_f16: true, false, true;
+    wgmma_pingpong_ta_tb_f16: true, true, true;
+}
+
+/// The kernel.
+///
+/// # Safety
+/// As for [`wgmma_pingpong()`].
+#[inline(always)]
+unsafe fn gemm<const F16: bool, const TRANS_A: bool, const TRANS_B: bool>(
+    k: u32,
+    tiles: Tiles,
+    maps: [&TensorMap; 2],
+    c: TensorOutput<F16>,
+) {
+    let tid = thread::thread_idx_x();
+    let warpgroup = tid / WARPGROUP;
+    let steps = k.div_ceil(BK);
+
+    if steps == 0 {
+        // Apart, because a second way to the sums would have the assembler serialise all `wgmma`.
+        dependent_launch::wait();
+        // SAFETY: all threads of the block are here.
+        unsafe { tiles.store_empty(c, THREADS) };
+        return;
+    }
+
+    let memory = shared::dynamic_shared_mem::<u16>();
+    let a_smem = memory.add(memory.address().wrapping_neg() % ALIGNMENT / 2);
+    let barriers = a_smem.add(BARRIERS_AT);
+    let staging = a_smem.add(STAGING_AT).cast::<f32>();
+    let bias = a_smem.add(BIAS_AT).cast::<f32>();
+    let full = Mbarrier::at(barriers.cast());
+    let stages = Stages::<STAGES> {
+        a: a_smem,
+        b: a_smem.add(B_AT),
+        full,
+        empty: full.add(STAGES),
+        rows: BM,
+        cols: BN,
+    };
+    let turns = full.add(2 * STAGES);
+    if tid == 0 {
+        // SAFETY: one thread, once, before the block's barrier; both are grid constants.
+        unsafe {
+            for turn in 0..WARPGROUPS {
+                turns.add(turn).init(4); // a thread of each warp of the other one
+            }
+            stages.init(4);
+            tma::prefetch(maps[0]);
+            tma::prefetch(maps[1]);
+        }
+    }
+    thread::sync_threads();
+    // All until here went on while the kernel before this one ended.
+    dependent_launch::launch_dependents();
+    dependent_launch::wait();
+
+    if warpgroup == WARPGROUPS {
+        // SAFETY: a whole warpgroup, the block's last, with more than that; the others take what it
+        // gives.
+        unsafe { thread::warpgroup_reg_dealloc::<PRODUCER_REGISTERS>() };
+        if tid == WARPGROUPS * WARPGROUP {
+            // SAFETY: one thread of the block; the maps are as the caller promises.
+            unsafe { stages.produce::<TRANS_A, TRANS_B>(tiles, steps, maps) };
+        }
+        return;
+    }
+
+    // SAFETY: each of the other warpgroups, with less than that; together they want no more than the
+    // block was launched with.
+    unsafe { thread::warpgroup_reg_alloc::<CONSUMER_REGISTERS>() };
+    let lane = warp::lane_id();
+    // SAFETY: the barriers are initialised; one thread of each warp arrives, since a warp that waits
+    // for a group knows of its own part in it.
+    let arrive = |barrier: Mbarrier| unsafe {
+        if lane == 0 {
+            barrier.arrive();
+        }
+    };
+    // The stages of the tiles in front of the first are the other warpgroup's.
+    let mut state = PipelineState::FIRST.skip::<STAGES>(warpgroup * steps);
+    // Nobody hands over to the first one at the start.
+    let mut turn = warpgroup ^ 1;
+    let mut tile = thread::block_idx_x() + warpgroup * thread::grid_dim_x();
+    while tile < tiles.count() {
+        // Each time anew, so that it is in no registers meanwhile.
+        let place = || {
+            let (product, row, col) = tiles.place(black_box(tile));
+            let warp = black_box(tid) / 32;
+            // SAFETY: the warp's own, of as many columns.
+            let bias = unsafe { StagedBias::at(bias.add(warp * BN)) };
+            (warp, row + warp % 4 * 16, col, tiles.output(c, product), bias)
+        };
+        if c.epilogue.has_column_bias() {
+            let (_, _, col, c, bias) = place();
+            // SAFETY: whole warps, each with its own memory.
+            unsafe { c.copy_bias(col, BN, bias) };
+        }
+        let mut acc = [[0.0f32; SUMS]; COUNT];
+        let mut before = state.stage;
+        let mut step = 0;
+        // SAFETY: the barrier is initialised. The other warpgroup has waited for all its stages until now, so that
+        // none of them is two phases ahead of what is waited for below.
+        unsafe { turns.add(warpgroup).wait_parity(turn) };
+        turn ^= 1;
+        loop {
+            let [a, b] = stages.tiles(state.stage);
+            // SAFETY: whole warpgroups come here: the conditions of both loops are the same for their
+            // threads, and those that leave a wait or a release earlier are waited for by `wgmma`
+            // itself (`.sync`). The stage is full, lies as the maps copy it, and stays until it is
+            // released, when its groups are done. Nothing touches the sums before the wait.
+            unsafe {
+                stages.full.add(state.stage).wait_parity(state.parity);
+                for i in 0..COUNT {
+                    let a = a.add(i as u32 * (WM * BK));
+                    multiply_step::<SUMS, F16, TRANS_A, TRANS_B>(&mut acc[i], [a, b], step > 0);
+                }
+                if step > 0 {
+                    wait_group::<{ COUNT as u32 }>();
+                    arrive(stages.empty.add(before));
+                }
+            }
+            before = state.stage;
+            state = state.next::<STAGES>();
+            step += 1;
+            if step == steps {
+                break;
+            }
+        }
+        arrive(turns.add(warpgroup ^ 1));
+        for i in 0..COUNT {
+            // SAFETY: as above.
+            unsafe { acc[i].wait() };
+        }
+        arrive(stages.empty.add(before));
+
+        let (warp, row, col, c, bias) = place();
+        let staging = staging.add(warp * STAGING);
+        // SAFETY: whole warps, each with its own memory and sums, of elements that are nobody else's.
+        unsafe { c.store_fragments::<WM, _, _>(row, col, staging, bias, &acc) };
+        // Those of the other warpgroup's tile.
+        state = state.skip::<STAGES>(steps);
+        tile += WARPGROUPS * thread::grid_dim_x();
+    }
+}
