@@ -1,7 +1,7 @@
 //! What a machine has, what works because of it, and what to do about the rest.
 //!
 //! [`devices`] loads the driver, which is NVIDIA's code in this process, also where only the software
-//! device is used: where it may crash or hang, ask in a process of its own, as `host doctor` does.
+//! device is used: where it may crash or hang, ask in a process of its own, as `rungs doctor` does.
 
 mod driver;
 mod finding;

@@ -61,7 +61,7 @@ pub enum Error {
     #[error(
         "bench measures a GPU, and there is none ({reason}): simulated times say nothing about \
          speed; run it on a machine with an NVIDIA GPU, or check results here with \
-         `host --kernel NAME --size N --device soft`"
+         `rungs --kernel NAME --size N --device soft`"
     )]
     BenchNeedsGpu {
         /// Why there is none, in the words of the driver layer.
@@ -140,6 +140,7 @@ pub fn few_sets(shape: Shape, count: usize, wanted: usize) -> String {
 fn advice(error: &BenchError) -> Option<&'static str> {
     Some(match error {
         BenchError::Gemm(GemmError::NoGpu { .. }) => "; `--device soft` needs no GPU",
+        BenchError::Gemm(GemmError::UnknownKernel { .. }) => "; `rungs list` shows all",
         BenchError::Gemm(GemmError::GpuTooOld { .. }) => {
             ", or `--device soft` for the software device"
         }
@@ -156,7 +157,7 @@ fn advice(error: &BenchError) -> Option<&'static str> {
         BenchError::Gemm(GemmError::Compute { .. }) => {
             "; `--compute` says what to compute in, and `--output` what C is stored as"
         }
-        BenchError::Gemm(GemmError::Table { .. }) => "; make a table with `host tune`",
+        BenchError::Gemm(GemmError::Table { .. }) => "; make a table with `rungs tune`",
         BenchError::NothingMeasured { .. } => "; the rows above say why",
         BenchError::CublasNeedsGpu => "; use `--device gpu`",
         _ => return None,
@@ -173,7 +174,7 @@ mod tests {
         let table = GemmError::Table { place: "t.json".into(), reason: "it is empty".into() };
         let hopper = GemmError::NeedsHopper { kernel: "tma", device: device(), major: 8, minor: 0 };
         for (error, says) in [
-            (table.into(), "t.json: it is empty; make a table with `host tune`"),
+            (table.into(), "t.json: it is empty; make a table with `rungs tune`"),
             (
                 hopper.into(),
                 "`tma` needs compute capability 9.0 (sm_90a), and soft has 8.0; choose another \

@@ -16,8 +16,8 @@ use crate::{files, pictures, stdio};
 /// That stands between `<!-- generated: WHAT -->` and `<!-- end -->`, in README.md and in the pages
 /// under docs. WHAT is one of
 ///
-///   FILE                  the table of what `host --save` or `host bench --save` wrote
-///   ratios, then lines    `FILE LABEL`: means of the ratios to cuBLAS of `host bench`, by file
+///   FILE                  the table of what `rungs --save` or `rungs bench --save` wrote
+///   ratios, then lines    `FILE LABEL`: means of the ratios to cuBLAS of `rungs bench`, by file
 ///   ladder FOLDER         the rungs, with links to their pages in FOLDER
 ///   tensor-cores FOLDER   those of the ladder of tensor cores
 ///   kernels               all kernels, with what each does

@@ -131,7 +131,7 @@ impl Report {
 ///
 /// # Errors
 ///
-/// [`Error::Tune`] for a search of `host tune`; [`Error::NothingInCommon`].
+/// [`Error::Tune`] for a search of `rungs tune`; [`Error::NothingInCommon`].
 pub fn compare(before: File, after: File, threshold: f64) -> Result<Report, Error> {
     let paths = [before.path.clone(), after.path.clone()];
     let [before, after] = [before.into_runs()?, after.into_runs()?];

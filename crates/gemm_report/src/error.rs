@@ -40,10 +40,10 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// A file of `host tune`, where results are needed.
+    /// A file of `rungs tune`, where results are needed.
     #[error(
-        "{} holds a search of `host tune`, not results: give a file of `host bench --save` or \
-         `host --kernel all --save`",
+        "{} holds a search of `rungs tune`, not results: give a file of `rungs bench --save` or \
+         `rungs --kernel all --save`",
         .path.display()
     )]
     Tune {

@@ -25,10 +25,8 @@ fn pictures(run: &Run, roofs: Option<&Roofs>) -> Vec<Picture> {
         pictures.extend(picture::shapes(run, kernel));
     }
     for kernel in kernels {
-        pictures.extend(picture::shape_roofline(run, kernel));
         pictures.extend(picture::errors(run, kernel));
     }
-    pictures.extend(picture::conditions(run));
     pictures
 }
 

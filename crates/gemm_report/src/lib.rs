@@ -1,6 +1,6 @@
 //! Saved runs as pictures, as a page, and next to each other.
 //!
-//! What `host bench --save` and `host --kernel all --save` keep is read by [`run`]; [`picture`]
+//! What `rungs bench --save` and `rungs --kernel all --save` keep is read by [`run`]; [`picture`]
 //! draws it, [`page`] makes one HTML file of many runs, and [`compare()`] says whether a second run
 //! is faster than a first. Nothing here needs a device, or knows the time or the machine: the same
 //! files give the same bytes.
@@ -13,6 +13,7 @@ mod page;
 pub mod picture;
 pub mod row;
 pub mod run;
+mod summary;
 
 pub use compare::compare;
 pub use error::Error;

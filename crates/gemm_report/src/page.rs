@@ -8,6 +8,7 @@ use crate::gallery::gallery;
 use crate::picture::{Picture, escape, theme};
 use crate::row::{Origin, Status};
 use crate::run::{Content, Environment, File, Run, kernels};
+use crate::summary::summary;
 
 const CSS: &str = include_str!("page.css");
 const JS: &str = include_str!("page.js");
@@ -19,7 +20,7 @@ pub const PAGE_START: &str = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta
 /// Where no device is named.
 const NO_DEVICE: &str = "Device not recorded";
 
-/// A page of the runs in these files. What holds a search of `host tune` is named, not shown.
+/// A page of the runs in these files. What holds a search of `rungs tune` is named, not shown.
 ///
 /// The page has no network, no time and no machine in it: the same files give the same bytes.
 pub fn page(files: &[File]) -> String {
@@ -43,7 +44,7 @@ pub fn page(files: &[File]) -> String {
     }
 
     let mut is_open = vec![false; runs.len()];
-    let mut body = head(&runs, &devices, &searches);
+    let mut body = head(&runs, &devices, &searches) + &summary(&runs);
     for (place, device) in devices.iter().enumerate() {
         write(&mut body, format_args!("<section class=\"device\" id=\"device-{place}\">"));
         write(&mut body, format_args!("<h2>{}</h2>\n", escape(device)));
@@ -72,7 +73,7 @@ pub fn page(files: &[File]) -> String {
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
          style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n\
-         <link rel=\"icon\" href=\"data:,\">\n<title>GEMM runs</title>\n\
+         <link rel=\"icon\" href=\"data:,\">\n<title>Rungs: recorded runs</title>\n\
          <style>{CSS}{}</style>\n</head>\n<body>\n{body}\
          <script type=\"text/plain\" id=\"data\">{data}</script>\n\
          <script>{JS}</script>\n</body>\n</html>\n",
@@ -83,7 +84,7 @@ pub fn page(files: &[File]) -> String {
 fn head(runs: &[Run], devices: &[&str], searches: &[&str]) -> String {
     let results: usize = runs.iter().map(|run| run.rows.len()).sum();
     let mut head = format!(
-        "<a class=\"skip\" href=\"#results\">To the table</a>\n<header>\n<h1>GEMM runs</h1>\n\
+        "<a class=\"skip\" href=\"#results\">To the table</a>\n<header>\n<h1>Rungs: recorded runs</h1>\n\
          <p>{} of {}, on {}. A ratio is cuBLAS's time divided by the kernel's: above 1 the kernel is \
          faster. Each picture names its run.</p>\n",
         count(results, "result"),
@@ -99,7 +100,7 @@ fn head(runs: &[Run], devices: &[&str], searches: &[&str]) -> String {
         write(
             &mut head,
             format_args!(
-                "<details class=\"plain\"><summary>Not shown: {} of <code>host tune</code>, which \
+                "<details class=\"plain\"><summary>Not shown: {} of <code>rungs tune</code>, which \
                  hold searches, not results</summary><p>{}</p></details>\n",
                 count(searches.len(), "file"),
                 names.join(", ")
@@ -166,7 +167,7 @@ fn environment(run: &Run) -> String {
     let memory = environment.device_memory_bytes;
     let memory = memory.map(|bytes| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30)));
     let command = environment.command.join(" ");
-    let command = (!command.is_empty()).then(|| format!("host {command}"));
+    let command = (!command.is_empty()).then(|| format!("rungs {command}"));
     let entries = [
         ("Command", &command),
         ("Compute capability", &environment.compute_capability),

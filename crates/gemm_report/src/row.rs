@@ -1,4 +1,4 @@
-//! One result: what `host bench` and `host --kernel` save, under one set of names.
+//! One result: what `rungs bench` and `rungs --kernel` save, under one set of names.
 //!
 //! Only the kernel and the shape must be there. What an older file lacks is `None`.
 
@@ -109,9 +109,9 @@ pub enum Verdict {
 /// Which command made a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// `host --kernel`: one shape, one kernel or the whole ladder.
+    /// `rungs --kernel`: one shape, one kernel or the whole ladder.
     Ladder,
-    /// `host bench`: each result next to cuBLAS.
+    /// `rungs bench`: each result next to cuBLAS.
     Bench,
 }
 
@@ -138,7 +138,7 @@ pub struct Row {
     pub status: Status,
     /// Why it could not run, or has no time.
     pub reason: Option<String>,
-    /// The device, in results of `host --kernel`.
+    /// The device, in results of `rungs --kernel`.
     pub device: Option<String>,
     /// `gpu` or `soft`, likewise.
     pub device_kind: Option<String>,
@@ -161,7 +161,7 @@ pub struct Row {
     time_ms: Option<Times>,
     time_median: Option<f64>,
     samples_ms: Option<Vec<f64>>,
-    /// cuBLAS's time, in turn with these, in results of `host bench`.
+    /// cuBLAS's time, in turn with these, in results of `rungs bench`.
     pub cublas_median: Option<f64>,
     /// Its samples.
     #[serde(default, deserialize_with = "none_is_empty")]
@@ -175,9 +175,9 @@ pub struct Row {
     pub ratio_high: Option<f64>,
     /// What the ratio says.
     pub verdict: Option<Verdict>,
-    /// The throughput divided by cuBLAS's, in results of `host --kernel`.
+    /// The throughput divided by cuBLAS's, in results of `rungs --kernel`.
     pub share_of_cublas: Option<f64>,
-    /// What limits the product, in a word, in results of `host --kernel`.
+    /// What limits the product, in a word, in results of `rungs --kernel`.
     pub limit: Option<String>,
     /// How much of that is used.
     pub limit_percent: Option<f64>,
@@ -277,6 +277,17 @@ impl Row {
             (Some(samples), _) => samples,
             (None, Some(times)) => &times.samples,
             (None, None) => &[],
+        }
+    }
+
+    /// The precision of the product: that of A and B, and of C where it may differ.
+    pub fn precision(&self) -> String {
+        let compute = self.compute.as_deref().unwrap_or("f32");
+        match compute {
+            "bf16" | "f16" => {
+                format!("{compute}, C in {}", self.output.as_deref().unwrap_or("f32"))
+            }
+            _ => compute.to_owned(),
         }
     }
 

@@ -150,7 +150,7 @@ fn what_cannot_be_compared_says_why() {
     assert!(says.contains("no timed kernel and shape in common"), "{says}");
     let tune = recorded("h100/bf16/tune.jsonl");
     let says = error(file(&row("auto", 1.0, 1.5)), tune);
-    assert!(says.contains("tune.jsonl holds a search of `host tune`, not results"), "{says}");
+    assert!(says.contains("tune.jsonl holds a search of `rungs tune`, not results"), "{says}");
     let cold = row("auto", 1.0, 1.5).replace("\"m\"", "\"l2\":\"cold\",\"m\"");
     let says = error(file(&cold), file(&cold.replace("cold", "warm")));
     assert!(says.contains("the same L2 policy"), "{says}");

@@ -118,19 +118,27 @@ struct Copied {
 
 /// Does what the options say.
 pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
-    let table = tables::read(args.table.as_deref())?;
-    let device = device::open(args.device.unwrap_or_default().choice())?;
-    tables::note_of_other(table.as_ref(), &device);
-    let table = match table {
-        None if !device.is_soft() => Table::nearest(device.info())?,
-        table => table,
+    let (device, table) = match &args.gpu {
+        Some(gpu) => {
+            let table = tables::of_gpu(gpu)?;
+            (table.stand_in()?, Some(table))
+        }
+        None => {
+            let table = tables::read(args.table.as_deref())?;
+            let device = device::open(args.device.unwrap_or_default().choice())?;
+            tables::note_of_other(table.as_ref(), &device);
+            match table {
+                None if !device.is_soft() => (device.clone(), Table::nearest(device.info())?),
+                table => (device, table),
+            }
+        }
     };
     let auto = table.as_ref().map_or_else(|| device.auto(), |table| device.auto_by(table))?;
     let compute = args.product.compute();
     let mut basis = auto.basis_for(compute);
     let is_f32 = compute == Compute::F32;
     if is_f32 && matches!(auto.basis(), Basis::Measured { scaled: true, .. } | Basis::Size { .. }) {
-        basis += " (`host tune` does)";
+        basis += " (`rungs tune` does)";
     }
     if let (Basis::Measured { .. }, Some(table)) = (auto.basis(), &table) {
         let changed = table.changes().into_iter().map(|change| change.entry_point);

@@ -12,7 +12,7 @@ use host::kernels::{
     f32_kernels,
 };
 use host::limit::profile::Profile;
-use host::{Device, DeviceChoice, auto, nearest_name};
+use host::{Device, DeviceChoice, auto, nearest_names};
 use serde::Serialize;
 
 use super::choices;
@@ -73,7 +73,7 @@ fn no_kernel(name: &str) -> Error {
             let tensor_core = TENSOR_CORE.iter().map(|descriptor| descriptor.name());
             let in_f32 = f32_kernels().map(|descriptor| descriptor.name());
             let known: Vec<_> = in_f32.chain(tensor_core).chain([auto::NAME]).collect();
-            let nearest = nearest_name(name, &known);
+            let nearest = nearest_names(name, &known);
             return GemmError::UnknownKernel { name: name.to_owned(), nearest, known }.into();
         }
     };

@@ -23,12 +23,11 @@ pub struct ReportArgs {
     #[arg(value_name = "RUNS")]
     runs: Vec<PathBuf>,
 
-    /// The page, one HTML file that needs nothing else [default: report.html, unless there is --svg].
-    /// Nothing but such a page is replaced.
+    /// The page [default: report.html, unless there is --svg]. Only such a page is replaced.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
-    /// A folder for all pictures, as SVG files. Nothing but SVG files is replaced.
+    /// A folder for all pictures, as SVG files. Only SVG files are replaced.
     #[arg(long, value_name = "FOLDER")]
     svg: Option<PathBuf>,
 }

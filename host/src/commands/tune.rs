@@ -44,7 +44,7 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
     let device = device::open(args.device.choice())?;
     if device.is_soft() && matches!(args.device, DeviceArg::Auto) {
         let message = "there is no GPU here to measure, and simulated times are no use to auto; for a \
-                       trial add --device soft, and `host doctor` says what a GPU needs";
+                       trial add --device soft, and `rungs doctor` says what a GPU needs";
         return Err(Error::usage_of("tune", message));
     }
     let out = args.out.as_deref().or(args.table.as_deref());
@@ -72,7 +72,7 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
             Some(table) if table.is_of(device.info()) => Some(table),
             _ => {
                 let message = format!(
-                    "there is no table of {} to add products to: make one with `host tune --out FILE`, and name it again with the products",
+                    "there is no table of {} to add products to: make one with `rungs tune --out FILE`, and name it again with the products",
                     device.info().name
                 );
                 return Err(Error::usage_of("tune", message));
@@ -85,7 +85,7 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
         if !changed.is_empty() {
             let changed = changed.join(", ");
             stdio::say(format_args!(
-                "warning: the table was measured with other PTX of {changed}; measure all again with `host tune`"
+                "warning: the table was measured with other PTX of {changed}; measure all again with `rungs tune`"
             ));
         }
     }

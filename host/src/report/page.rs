@@ -1,9 +1,10 @@
 //! Results on stdout, for people or for programs.
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::{CellAlignment, Row, Table};
 use host::kernels::tensor_core::BK;
 use host::kernels::{KernelDescriptor, TENSOR_CORE};
+use host::time::Samples;
 use host::timer::Clock;
 use host::verify::{Bound, Check, Deviation, Method};
 use host::{Compute, DeviceInfo, Element, Gemm, L2, Load, auto};
@@ -127,34 +128,24 @@ fn page(record: &Record<'_>) -> String {
     let Record { setting, title, samples, check, load, .. } = record;
     let gflops = samples.gflops(setting.gemm.flops());
     let peak = setting.peak().map(|peak| peak.gflops());
-    let (time, rate) = match samples.clock() {
-        Clock::GpuEvents => ("time", "GFLOP/s"),
-        Clock::CpuSimulation => ("CPU time", "simulated GFLOP/s"),
+    let mut columns = vec![("kernel", title.name.to_owned())];
+    let names = time_columns(samples.ms().len(), samples.clock());
+    columns.extend(names.iter().copied().zip(times(samples)));
+    // A rate of the simulation would say nothing.
+    if samples.clock() == Clock::GpuEvents {
+        columns.push(("GFLOP/s", number(gflops, 1)));
+        columns.push(("% of peak", number(percent(gflops, peak), 1)));
+    }
+    columns.push(("max error", scientific(check.largest.map(|d| d.error))));
+    columns.push(("tolerance", scientific(check.largest.map(|d| d.tolerance))));
+    columns.push(("check", record.verdict()));
+    let (header, cells): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
+    let mut table = table(header, 1..cells.len() - 1);
+    table.add_row(cells);
+    let range = match samples.ms().len() {
+        1 => String::new(),
+        _ => format!(", from {} to {}", milliseconds(samples.min()), milliseconds(samples.max())),
     };
-    let mut table = table(
-        [
-            "kernel",
-            &format!("average {time}"),
-            &format!("median {time}"),
-            rate,
-            "% of peak",
-            "max error",
-            "tolerance",
-            "check",
-        ],
-        1..7,
-    );
-    table.add_row([
-        title.name.to_owned(),
-        milliseconds(samples.mean()),
-        milliseconds(samples.median()),
-        number(gflops, 1),
-        number(percent(gflops, peak), 1),
-        scientific(check.largest.map(|d| d.error)),
-        scientific(check.largest.map(|d| d.tolerance)),
-        record.verdict(),
-    ]);
-    let (min, max) = (milliseconds(samples.min()), milliseconds(samples.max()));
     let how = match (title.choice(), title.splits, title.asked_splits) {
         (Some(choice), ..) => format!("chosen:  {choice}\n"),
         (None, None, _) | (None, Some(1), None | Some(1)) => String::new(),
@@ -178,7 +169,7 @@ fn page(record: &Record<'_>) -> String {
         }
     };
     format!(
-        "{}{table}\n{how}{clusters}samples: {}{launches}, from {min} to {max}{}\n{}{}{}check:   {}\n{}",
+        "{}{table}\n{how}{clusters}samples: {}{launches}{range}{}\n{}{}{}check:   {}\n{}",
         product(setting),
         samples.ms().len(),
         interval.unwrap_or_default(),
@@ -188,6 +179,24 @@ fn page(record: &Record<'_>) -> String {
         describe(check),
         accuracy(record),
     )
+}
+
+/// The columns of times: one sample is one number.
+pub fn time_columns(samples: usize, clock: Clock) -> &'static [&'static str] {
+    match (samples, clock) {
+        (1, Clock::GpuEvents) => &["time"],
+        (1, Clock::CpuSimulation) => &["CPU time"],
+        (_, Clock::GpuEvents) => &["average time", "median time"],
+        (_, Clock::CpuSimulation) => &["average CPU time", "median CPU time"],
+    }
+}
+
+/// What stands in these columns.
+pub fn times(samples: &Samples) -> Vec<String> {
+    match samples.ms().len() {
+        1 => vec![milliseconds(samples.median())],
+        _ => vec![milliseconds(samples.mean()), milliseconds(samples.median())],
+    }
 }
 
 /// A line that says how many there are, and how many were asked for if that is another number.
@@ -293,7 +302,7 @@ pub fn speed(setting: &Setting<'_>) -> String {
     match setting.peak() {
         None if !setting.device.is_soft() => cublas,
         Some(peak) => format!("peak:    {peak}\n{cublas}"),
-        None => "speed:   of the simulation on this CPU; it says nothing about a GPU\n".to_owned(),
+        None => "time:    of the interpreter on this CPU; it says nothing about a GPU\n".to_owned(),
     }
 }
 
@@ -332,7 +341,7 @@ pub fn method(check: &Check) -> String {
 }
 
 /// A table that looks the same on and off a terminal, with these columns to the right.
-pub fn table<const N: usize>(header: [&str; N], right: std::ops::Range<usize>) -> Table {
+pub fn table(header: impl Into<Row>, right: std::ops::Range<usize>) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_header(header);
     for (i, column) in table.column_iter_mut().enumerate() {

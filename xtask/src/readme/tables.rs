@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::ladders::Rung;
 
-/// What only the rows of `host bench` have.
+/// What only the rows of `rungs bench` have.
 const BENCH: &str = "\"time_median\":";
 
 /// Below this ratio to cuBLAS a shape counts as slower.
@@ -86,7 +86,7 @@ fn times(run: &str) -> Result<String, String> {
     Ok(lines)
 }
 
-/// The rows of a run of `host bench`, one line of Markdown each.
+/// The rows of a run of `rungs bench`, one line of Markdown each.
 fn bench(run: &str) -> Result<String, String> {
     let mut lines = String::from(
         "| M x N x K | kernel | time | cuBLAS | ratio | 95 % | of FFMA | of copy |\n\
@@ -128,7 +128,7 @@ pub fn ratios_head() -> String {
     )
 }
 
-/// How many times as fast as cuBLAS the rows of a run of `host bench` are: a line for squares of
+/// How many times as fast as cuBLAS the rows of a run of `rungs bench` are: a line for squares of
 /// a power of two, if there are several, and one for all others, which `label` describes. Each has
 /// the run's `name` and its date, since runs are of different builds.
 pub fn ratios(run: &str, name: &str, label: &str) -> Result<String, String> {

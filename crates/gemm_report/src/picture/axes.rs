@@ -56,6 +56,18 @@ pub fn device_words(run: &Run) -> &str {
     run.device().unwrap_or("a device that was not recorded")
 }
 
+/// The precisions of rows, as a title names them.
+pub fn precision_words<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
+    let mut found = Vec::new();
+    for row in rows {
+        let precision = row.precision();
+        if !found.contains(&precision) {
+            found.push(precision);
+        }
+    }
+    found.join(" and ")
+}
+
 /// cuBLAS, with its version where it is known.
 pub fn cublas_words(run: &Run) -> String {
     match run.cublas_version() {

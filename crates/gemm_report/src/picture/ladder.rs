@@ -1,7 +1,8 @@
 //! The rungs of a ladder as bars, next to cuBLAS.
 
 use super::axes::{
-    brief, cublas_words, device_words, file_words, horizontal, kernel_words, named, shape_words,
+    brief, cublas_words, device_words, file_words, horizontal, kernel_words, named,
+    precision_words, shape_words,
 };
 use super::scale::Scale;
 use super::svg::{Anchor, MARGIN, Picture, Sheet, WIDTH, text_width};
@@ -31,7 +32,7 @@ impl Unit {
     }
 }
 
-/// The kernels of one shape of a run of `host --kernel all`: each one's speed as a share of
+/// The kernels of one shape of a run of `rungs --kernel all`: each one's speed as a share of
 /// cuBLAS's, or in TFLOP/s where cuBLAS did not run.
 ///
 /// None if none of them has a time.
@@ -48,17 +49,19 @@ pub fn ladder(run: &Run, shape: Shape) -> Option<Picture> {
     };
     let largest = rows.iter().filter_map(|row| value(row)).reduce(f64::max)?;
 
-    let title = format!("GEMM kernels on {}, {}", device_words(run), shape_words(shape));
+    let precision = precision_words(rows.iter().copied());
+    let title =
+        format!("GEMM kernels in {precision} on {}, {}", device_words(run), shape_words(shape));
     let what = match (run.is_simulated(), in_shares) {
         (true, _) => {
             format!("Simulated on a CPU: these times say nothing about a GPU. {}", unit.name)
         }
-        (false, true) => format!(
-            "Speed as a share of {}'s (f32, no TF32); {} at bar ends",
-            cublas_words(run),
-            unit.name
-        ),
-        (false, false) => format!("Throughput in {}, f32", unit.name),
+        (false, true) => {
+            let no_tf32 = if precision == "f32" { " (no TF32)" } else { "" };
+            let cublas = cublas_words(run);
+            format!("Speed as a share of {cublas}'s{no_tf32}; {} at bar ends", unit.name)
+        }
+        (false, false) => format!("Throughput in {}", unit.name),
     };
     let mut sheet =
         Sheet::new(&format!("ladder-{}", file_words(shape)), &title, &[&what], &run.label);
