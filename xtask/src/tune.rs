@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 
 /// Measure the kernels on this machine's GPU, for `auto`
 ///
-/// Runs `rungs tune`, and leaves the table in `crates/cuda_gemm/tuned`, where the next build finds it.
+/// Runs `rungs tune` and writes the table to crates/cuda_gemm/tuned, for the next build.
 #[derive(clap::Args)]
 pub struct Args {
     /// More options for `rungs tune`

@@ -17,8 +17,7 @@ const DIGITS: usize = 7;
 /// What the names of columns of samples end in. A page has the median of each.
 const SAMPLES: &str = "samples_ms";
 
-/// Runs, each with those of its pictures that are not in the page's text: JSON, in the format that
-/// browsers call `deflate`, in base64.
+/// Runs and the pictures that the page's text lacks: JSON, compressed (`deflate`), in base64.
 pub fn packed<'a>(runs: impl Iterator<Item = (&'a Run, Vec<String>)>) -> String {
     let runs: Vec<Value> = runs.map(|(one, pictures)| run(one, &pictures)).collect();
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
@@ -51,7 +50,7 @@ fn run(run: &Run, pictures: &[String]) -> Value {
     })
 }
 
-/// With as many digits as were measured.
+/// Rounds numbers to the digits that were measured.
 fn rounded(value: &Value) -> Value {
     match value {
         Value::Number(number) if number.is_f64() => {

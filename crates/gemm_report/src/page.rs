@@ -1,5 +1,4 @@
-//! Runs as one HTML file, which needs nothing else: pictures, environments, and all data in a table
-//! that filters and sorts itself.
+//! Runs as one HTML file: a summary, pictures, environments, and a table of all results.
 
 use std::fmt::Write;
 
@@ -13,16 +12,16 @@ use crate::summary::summary;
 const CSS: &str = include_str!("page.css");
 const JS: &str = include_str!("page.js");
 
-/// What a page begins with, and nothing else is likely to.
+/// The first bytes of a page, by which it is recognised.
 pub const PAGE_START: &str = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
     <meta name=\"generator\" content=\"gemm_report\">\n";
 
 /// Where no device is named.
 const NO_DEVICE: &str = "Device not recorded";
 
-/// A page of the runs in these files. What holds a search of `rungs tune` is named, not shown.
+/// A page of the runs in these files. Searches of `rungs tune` are named, not shown.
 ///
-/// The page has no network, no time and no machine in it: the same files give the same bytes.
+/// Equal files give equal bytes.
 pub fn page(files: &[File]) -> String {
     let mut runs: Vec<Run> = Vec::new();
     let mut searches = Vec::new();
@@ -63,7 +62,7 @@ pub fn page(files: &[File]) -> String {
     }
     body += TABLE;
     let inline = |picture: &Picture| picture.to_inline();
-    // What is shown at once is in the text of the page.
+    // Pictures of open runs are in the text of the page.
     let data = data::packed(runs.iter().enumerate().map(|(number, run)| match is_open[number] {
         true => (run, Vec::new()),
         false => (run, gallery[number].iter().map(inline).collect()),
@@ -230,9 +229,10 @@ fn headline(run: &Run) -> String {
     parts.join("; ")
 }
 
-/// The runs of a device that are shown open, and first: of the newest folder that has ladders, the one
-/// of the largest product; and of the newest folder that has comparisons with cuBLAS over at least
-/// ten shapes with a square among them, the one with the most.
+/// The runs of a device that are shown first, and open: a ladder and a comparison with cuBLAS.
+///
+/// The ladder is the largest product of the newest folder with ladders. The comparison has the most
+/// shapes in the newest folder that has one of ten shapes or more with a square.
 fn featured(runs: &[Run], of_device: &[usize]) -> Vec<usize> {
     let folder = |number: usize| runs[number].label.rsplit_once('/').map(|(folder, _)| folder);
     let best = |is_fit: &dyn Fn(&Run) -> bool, value: &dyn Fn(&Run) -> f64| {

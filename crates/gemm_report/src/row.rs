@@ -1,6 +1,6 @@
-//! One result: what `rungs bench` and `rungs --kernel` save, under one set of names.
+//! One result of `rungs bench` or `rungs run`, under one set of names.
 //!
-//! Only the kernel and the shape must be there. What an older file lacks is `None`.
+//! Only the kernel and the shape must be there. Fields that an older file lacks are `None`.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -190,9 +190,9 @@ pub struct Row {
     /// The measured rate of copies.
     pub copy_gbytes: Option<f64>,
 
-    /// The root of the mean square error.
+    /// The rms error.
     pub rms_error: Option<f64>,
-    /// The same of cuBLAS.
+    /// The rms error of cuBLAS.
     pub cublas_rms_error: Option<f64>,
 
     /// The lowest clock of the multiprocessors, in MHz.
@@ -231,8 +231,9 @@ impl Row {
         Ok(Self { raw: raw.clone(), ..row })
     }
 
-    /// Takes numbers that no device gives for unknown: they have no place on an axis. One of them is
-    /// the zero of a product without FMAs, or of an exact result. [`Row::raw`] keeps them.
+    /// Treats impossible numbers as unknown, because they have no place on an axis.
+    ///
+    /// An example is the zero of an empty product or an exact result. [`Row::raw`] keeps them.
     fn forget_nonsense(&mut self) {
         let numbers = [
             &mut self.time_median,

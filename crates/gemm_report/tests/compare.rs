@@ -114,7 +114,7 @@ fn what_is_not_right_any_more_is_lost() {
     assert_eq!(only(&report).verdict, Verdict::Lost);
     assert_eq!(only(&report).reason.as_deref(), Some("wrong"));
     assert!(!report.is_no_worse());
-    // What never was right is no change.
+    // A result that never was right is no change.
     assert!(compare(file(after), file(&before), 0.01).is_err());
 }
 

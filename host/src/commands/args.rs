@@ -20,17 +20,15 @@ use crate::report::format::Format;
 /// is 2, for scripts that lost their options.
 const HELP: &str = "{about}
 
-Usage: rungs [run] [KERNELS] [SIZES] [OPTIONS]
+Usage: rungs run [KERNELS] [SIZES] [OPTIONS]
        rungs COMMAND --help
 
 Commands:
-{subcommands}
-
-{after-help}";
+{subcommands}{after-help}";
 
 const FIRST: &str = "Examples:
-  rungs run tile2d 512       one kernel, checked and timed
-  rungs --kernel all --size 128      the ladder: options work without `run`
+  rungs run tile2d 512                  one kernel, checked and timed
+  rungs --kernel all --size 128         the ladder; flags work without `run`
 
 Try first: cargo run -p host -- --kernel tile2d --size 512";
 
@@ -118,9 +116,8 @@ pub enum Command {
 
     /// Explains a kernel, or what auto chooses.
     ///
-    /// A kernel has its idea, its geometry, and for a rung the arithmetic that follows. auto has the
-    /// kernel that it chooses for each product, its splits and copies, and the runners-up. Without a
-    /// name the rungs are listed.
+    /// Of a kernel: its idea, its geometry, and for a rung the arithmetic that follows. Of auto: the
+    /// kernel for each product, splits, copies and runners-up. Without a name: the rungs.
     #[command(after_help = EXPLAIN)]
     Explain(ExplainArgs),
 
@@ -144,17 +141,16 @@ pub enum Command {
 
     /// Draws saved runs on one HTML page.
     ///
-    /// The page needs no network. A summary of the newest runs comes first, then the runs with their
-    /// pictures, then all results in a table. --svg stores the pictures alone. The same runs give
-    /// the same bytes.
+    /// A summary of the newest ratios comes first, then runs with pictures, then a table of all
+    /// results. The page needs no network. --svg stores the pictures alone.
     #[command(after_help = REPORT)]
     Report(ReportArgs),
 
     /// Compares two saved runs.
     ///
     /// Ratios to cuBLAS are compared if both runs have them, because clocks float; otherwise times.
-    /// Results of one kernel and shape are pooled. Processes differ more than samples of one process,
-    /// so record two or three runs of each with --save. The exit status is 0 if nothing is slower,
+    /// Results of one kernel and shape are pooled. Processes differ more than samples of one
+    /// process, so save two or three runs of each. The exit status is 0 if nothing is slower,
     /// 2 for an error, and 1 if something is slower, lost its right result, or has too few samples.
     #[command(arg_required_else_help = true, after_help = COMPARE)]
     Compare(CompareArgs),

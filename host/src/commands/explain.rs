@@ -1,4 +1,4 @@
-//! `explain`: what a rung is about, and the arithmetic of its geometry.
+//! `explain`: the idea of a rung, and the arithmetic of its geometry.
 
 pub mod args;
 mod others;
@@ -62,7 +62,7 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
     Ok(Outcome::Right)
 }
 
-/// What is no kernel: a mistake, or explained elsewhere.
+/// The error for a name that is no kernel, or is explained elsewhere.
 fn no_kernel(name: &str) -> Error {
     let instead = match name {
         CUBLAS => {
@@ -326,7 +326,7 @@ struct Explanation {
     intensity: f64,
     /// Instructions for each FMA of a warp, counted on an H200; null where that was not done.
     instructions_per_fma: Option<f64>,
-    /// Likewise cycles of the shared memory and L1 cache.
+    /// Cycles of shared memory and L1 cache for each FMA of a warp; null like the field above.
     l1_cycles_per_fma: Option<f64>,
     /// For 16 results of a product of 7 x 7 matrices, if no thread shared.
     example_accesses: f64,

@@ -11,10 +11,10 @@ use crate::error::Error;
 use crate::io::output::Output;
 use crate::io::stdio::print;
 
-/// Where the repository keeps its runs.
+/// The repository's folder of runs.
 const RUNS: &str = "runs";
 
-/// What is made where nothing is named.
+/// The default output.
 const PAGE: &str = "report.html";
 
 #[derive(Debug, clap::Args)]

@@ -1,4 +1,4 @@
-//! From the options to checked results.
+//! `run`: from the options to checked results.
 
 pub mod args;
 mod checks;
@@ -24,7 +24,7 @@ use crate::report::Reporter;
 use crate::report::record::{Ratio, Record, Setting};
 use args::RunArgs;
 
-/// Seconds on the software device that are worth a word.
+/// Seconds on the software device that are announced.
 const LONG: f64 = 30.0;
 
 /// One product by one kernel, or by all.
@@ -119,14 +119,16 @@ fn measure(
     for (count, (matrix, element)) in operands.overflowed().into_iter().zip(types) {
         if count > 0 {
             stdio::say(format_args!(
-                "warning: {count} element(s) of {matrix} overflow {element} and are not finite; scale the matrix down"
+                "warning: {count} element(s) of {matrix} overflow {element} and are not finite; \
+                 scale the matrix down"
             ));
         }
     }
     for (count, matrix) in operands.too_small().into_iter().zip(["A", "B"]) {
         if count > 0 {
             stdio::say(format_args!(
-                "warning: {count} element(s) of {matrix} are below 2^-103, where {input} is less accurate than f32; scale the matrix up"
+                "warning: {count} element(s) of {matrix} are below 2^-103, where {input} is less \
+                 accurate than f32; scale the matrix up"
             ));
         }
     }
@@ -156,9 +158,9 @@ fn measure(
                 workload.measure(group, |run| run(), sampled)
             }),
         };
-        // On a GPU there are none.
+        // Empty on a GPU.
         let findings = soft::take_findings();
-        // What ended a launch is the error.
+        // A finding that ended the launch is the error itself.
         for finding in findings.iter().filter(|finding| !finding.ended()) {
             stdio::say(format_args!("found: {finding}"));
         }
@@ -234,7 +236,7 @@ fn measure(
         return Err(Error::usage(match gemm.compute {
             Compute::F32 | Compute::Tf32 | Compute::Tf32x3 => "nothing ran, for the reasons above",
             Compute::Bf16 | Compute::F16 => {
-                "nothing ran, for the reasons above; bf16 and f16 take a GPU of compute capability 8.0 \
+                "nothing ran, for the reasons above; bf16 and f16 need a GPU of compute capability 8.0 \
                  or later (transposes, batches and epilogues: 9.0), or --device soft-sm90"
             }
         }));
@@ -245,8 +247,7 @@ fn measure(
     Ok(outcome)
 }
 
-/// Stores a right result, whose elements are of type `element` on the device, and says what is odd
-/// about it.
+/// Stores a right result, and warns about overflow of `element`, its type on the device.
 fn conclude(
     name: &str,
     element: Element,

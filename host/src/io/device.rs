@@ -1,4 +1,4 @@
-//! The device that a call works on.
+//! The option `--device`.
 
 use clap::ValueEnum;
 use cuda_gemm::error::no_gpu;
@@ -7,7 +7,7 @@ use host::{Device, DeviceChoice};
 use super::{stdio, threads};
 use crate::error::Error;
 
-/// What `--device` asks for.
+/// The values of `--device`.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub enum DeviceArg {
     /// A GPU if there is one, else soft; soft-sm90 for kernels of Hopper and for all.

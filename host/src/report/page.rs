@@ -1,4 +1,4 @@
-//! Results on stdout, for people or for programs.
+//! Results on stdout, as text or JSON.
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Row, Table};
@@ -22,7 +22,7 @@ struct Listed {
     kernel: &'static str,
     summary: &'static str,
     block_tile: [u32; 3],
-    /// Null for tensor cores, whose sums belong to a warpgroup.
+    /// Null for tensor cores, whose accumulators belong to a warpgroup.
     thread_tile: Option<[u32; 2]>,
     threads: u32,
     /// Null where it depends on K.
@@ -99,7 +99,7 @@ fn print_listed(
     }
 }
 
-/// What is listed after the kernels, in JSON: it has no geometry of its own.
+/// `auto` in a list, in JSON: it has no geometry.
 #[derive(Serialize)]
 struct ListedAuto {
     kernel: &'static str,
@@ -123,7 +123,7 @@ pub fn result(record: &Record<'_>, format: Format) -> Result<(), Error> {
     }
 }
 
-/// One result for people: what was asked, a row of numbers, and what they mean.
+/// One result as text: the product, a row of numbers, and what they mean.
 fn page(record: &Record<'_>) -> String {
     let Record { setting, title, samples, check, load, .. } = record;
     let gflops = samples.gflops(setting.gemm.flops());
@@ -199,7 +199,7 @@ pub fn times(samples: &Samples) -> Vec<String> {
     }
 }
 
-/// A line that says how many there are, and how many were asked for if that is another number.
+/// A line with a number, and with the number asked for if it differs.
 fn count(label: &str, count: u32, asked: Option<u32>) -> String {
     match asked {
         Some(asked) if asked != count => format!("{label}{count} ({asked} were asked for)\n"),
@@ -207,7 +207,7 @@ fn count(label: &str, count: u32, asked: Option<u32>) -> String {
     }
 }
 
-/// The rms error, and the errors against A and B as they are, where the check is of rounded ones.
+/// The rms error, and the errors against unrounded A and B if the check rounds them.
 fn accuracy(Record { check, unrounded, .. }: &Record<'_>) -> String {
     let rms = check.rms_error().map(|error| {
         let tolerance = check.rms_tolerance().map(|most| format!(", tolerance {most:.3e}"));
@@ -221,7 +221,7 @@ fn accuracy(Record { check, unrounded, .. }: &Record<'_>) -> String {
     [rms, unrounded].into_iter().flatten().collect()
 }
 
-/// What the numbers mean.
+/// The unit that limits the product.
 fn limit(load: Option<&Load>) -> String {
     let limit = load.and_then(Load::limit);
     limit.map(|limit| format!("limited by {limit}\n")).unwrap_or_default()
@@ -234,7 +234,7 @@ fn share(record: &Record<'_>) -> String {
     format!("speed:   {median:.3} x cuBLAS{}\n", interval.unwrap_or_default())
 }
 
-/// What the product's types are, where they are not f32 throughout.
+/// The product's types, if they are not all f32.
 pub fn types(gemm: &Gemm) -> String {
     let inputs = gemm.compute.element();
     match gemm.output {
@@ -248,7 +248,7 @@ pub fn types(gemm: &Gemm) -> String {
     }
 }
 
-/// What runs where.
+/// The device and the product.
 pub fn product(setting: &Setting<'_>) -> String {
     let Gemm { m, n, k, alpha, beta, trans_a, trans_b, batch, epilogue, .. } = setting.gemm;
     let then = if epilogue.is_none() { String::new() } else { format!(", then {epilogue}") };
@@ -287,7 +287,7 @@ fn l2(info: &DeviceInfo, policy: L2) -> String {
     format!("L2:      {} MiB, {words}\n", info.l2_bytes >> 20)
 }
 
-/// What a speed is to be compared with.
+/// The peak and cuBLAS, to compare a speed with.
 pub fn speed(setting: &Setting<'_>) -> String {
     let cublas = match setting.cublas_version {
         Some(version) if !matches!(setting.gemm.compute, Compute::F32 | Compute::Tf32x3) => {
@@ -321,7 +321,7 @@ fn describe(check: &Check) -> String {
     format!("{}{worst}{failure}", method(check))
 }
 
-/// What was compared with what.
+/// The method and the bound of a check.
 pub fn method(check: &Check) -> String {
     let method = match check.method {
         Method::Full => format!("{} elements against the full product in f64", check.elements),
@@ -340,7 +340,7 @@ pub fn method(check: &Check) -> String {
     format!("{method}, {bound}")
 }
 
-/// A table that looks the same on and off a terminal, with these columns to the right.
+/// A table whose columns in `right` are aligned right.
 pub fn table(header: impl Into<Row>, right: std::ops::Range<usize>) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_header(header);

@@ -10,10 +10,10 @@ const HEIGHT: f64 = 340.0;
 const LEFT: f64 = MARGIN + 46.0;
 const RIGHT: f64 = WIDTH - MARGIN - 14.0;
 
-/// The root of the mean square error of each shape in a run of `rungs bench`, against cuBLAS's: below
-/// the diagonal a result is nearer to the product in f64 than cuBLAS's.
+/// The rms error of each shape in a run of `rungs bench`, against cuBLAS's.
 ///
-/// None if no row has both. An exact result has no place on a logarithmic axis.
+/// Below the diagonal a result is more accurate than cuBLAS's. None if no row has both errors. An
+/// exact result has no place on a logarithmic axis.
 pub fn errors(run: &Run, kernel: &str) -> Option<Picture> {
     let rows = run.rows_of(Origin::Bench).filter(|row| row.kernel == kernel);
     let points: Vec<(&Row, [f64; 2])> =

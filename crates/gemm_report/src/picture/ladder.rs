@@ -5,7 +5,7 @@ use super::axes::{
     precision_words, shape_words,
 };
 use super::scale::Scale;
-use super::svg::{Anchor, MARGIN, Picture, Sheet, WIDTH, text_width};
+use super::svg::{Anchor, MARGIN, NARROW, Picture, Sheet, text_width};
 use crate::row::{Origin, Row, Shape, Status};
 use crate::run::Run;
 
@@ -63,12 +63,17 @@ pub fn ladder(run: &Run, shape: Shape) -> Option<Picture> {
         }
         (false, false) => format!("Throughput in {}", unit.name),
     };
-    let mut sheet =
-        Sheet::new(&format!("ladder-{}", file_words(shape)), &title, &[&what], &run.label);
+    let mut sheet = Sheet::with_width(
+        NARROW,
+        &format!("ladder-{}", file_words(shape)),
+        &title,
+        &[&what],
+        &run.label,
+    );
 
     let names = rows.iter().map(|row| text_width(&row.kernel, MONO));
     let left = MARGIN + names.fold(0.0, f64::max) + 8.0;
-    let right = WIDTH - MARGIN - NUMBER;
+    let right = NARROW - MARGIN - NUMBER;
     let to = if in_shares { largest.max(1.0) } else { largest };
     let scale = Scale::linear([0.0, to], [left, right]);
     let top = sheet.bottom + if in_shares { 26.0 } else { 6.0 };
@@ -77,11 +82,11 @@ pub fn ladder(run: &Run, shape: Shape) -> Option<Picture> {
 
     let (ticks, name) = match in_shares {
         true => {
-            let ticks = Scale::linear([0.0, 100.0 * to], [0.0, 1.0]).ticks(6);
+            let ticks = Scale::linear([0.0, 100.0 * to], [0.0, 1.0]).ticks(4);
             let ticks = ticks.into_iter().map(|percent| (percent / 100.0, format!("{percent} %")));
             (ticks.collect(), "share of cuBLAS's speed")
         }
-        false => (named(scale.ticks(6), ""), unit.name),
+        false => (named(scale.ticks(4), ""), unit.name),
     };
     horizontal(&mut sheet, &scale, [top, top + height], &ticks, name);
 
@@ -104,7 +109,7 @@ pub fn ladder(run: &Run, shape: Shape) -> Option<Picture> {
         let text = speed.map_or("cuBLAS".to_owned(), words);
         // Within the picture, wherever the line is.
         let half = text_width(&text, 8.2) / 2.0;
-        let middle = x.min(WIDTH - MARGIN - half);
+        let middle = x.min(NARROW - MARGIN - half);
         sheet.canvas.text([middle, top - 10.0], "t b", Anchor::Middle, &text);
     }
     for (row, value, middle) in &places {

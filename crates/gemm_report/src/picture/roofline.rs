@@ -64,8 +64,9 @@ fn find(name: &str) -> Option<&'static KernelDescriptor> {
     LADDER.iter().chain(TILES).copied().find(|descriptor| descriptor.name() == name)
 }
 
-/// FLOP per byte that is loaded: two for each result and step along K, which takes a share of BM
-/// values of A and BN of B where the block shares them, and else of TM and TN.
+/// FLOP per byte that a block loads: 2 BM BN per 4 (BM + BN) bytes.
+///
+/// Without shared memory, TM and TN replace BM and BN.
 fn intensity(descriptor: &KernelDescriptor) -> f64 {
     let Tile { bm, bn, tm, tn, .. } = descriptor.tile();
     let [rows, columns] = match descriptor.shared() {
@@ -126,8 +127,9 @@ fn overlap(one: &Area, other: &Area) -> bool {
     one[0] < other[2] && other[0] < one[2] && one[1] < other[3] && other[1] < one[3]
 }
 
-/// Each point's name beside it where nothing else is; all others in a column on the right, in the
-/// order of their points, each with a line to its own.
+/// The name of each point, beside it if there is room.
+///
+/// Other names stand in a column on the right, in the order of their points, each with a line.
 fn names(canvas: &mut Canvas, points: &[Point<'_>], x: &Scale, y: &Scale) {
     let mut points: Vec<&Point<'_>> = points.iter().collect();
     points.sort_by(|one, other| other.speed.total_cmp(&one.speed));

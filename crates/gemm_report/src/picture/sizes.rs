@@ -37,10 +37,10 @@ fn cublas_look() -> Look {
     ("l3".to_owned(), "f3".to_owned(), Mark::Square)
 }
 
-/// The square products of a run of `rungs bench`: TFLOP/s of its kernels and of cuBLAS, and in f32 what
-/// the measured rates of multiply-adds and of copies allow.
+/// The square products of a run of `rungs bench`: TFLOP/s of its kernels and of cuBLAS.
 ///
-/// None if there are less than two sizes.
+/// In f32 the measured rates of multiply-adds and copies are roofs. None if there are fewer than two
+/// sizes.
 pub fn sizes(run: &Run) -> Option<Picture> {
     let rows =
         || run.rows_of(Origin::Bench).filter(|row| row.shape.is_square() && row.gflops.is_some());

@@ -55,7 +55,7 @@ fn a_row_for_every_kernel_and_shape() {
         assert!(row["percent_of_copy"].as_f64().unwrap() > 0.0, "{row}");
         let [max, rms] = ["max_abs_error", "rms_error"].map(|name| row[name].as_f64().unwrap());
         assert!(0.0 < rms && rms < max && max < 1e-3, "{row}");
-        // What this device does is done at once, so that nothing hides the host.
+        // This device runs a launch at once, so nothing hides the host.
         assert_eq!(row["gap_free"], false);
         assert!(row["ratio"].is_null() && row["watts"].is_null());
     }
