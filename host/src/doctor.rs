@@ -1,7 +1,7 @@
 //! What a machine has, what works, and what to do about the rest.
 //!
-//! [`devices`] loads NVIDIA's driver into this process, even if only the software device is used. The
-//! driver may crash or hang, so `rungs doctor` asks it in a process of its own.
+//! [`devices`] loads NVIDIA's driver into this process, even if only the software device is used.
+//! The driver may crash or hang, so `rungs doctor` asks it in a process of its own.
 
 mod driver;
 mod finding;

@@ -70,7 +70,8 @@ fn tensor_cores_are_asked_for() {
             assert!(is_right && ran.stdout.contains("TF32"), "{}", ran.stdout);
         }
     }
-    // What is printed is what decides: the bound of products of rounded numbers, not that of rounding them.
+    // What is printed is what decides: the bound of products of rounded numbers, not that of
+    // rounding them.
     let tf32 = ["--compute", "tf32", "--format", "json"];
     let line = json(&with("soft-sm90", "auto", &tf32));
     let of = |place: &Value, name: &str| place[name].as_f64().unwrap();

@@ -23,7 +23,8 @@ fn tables_that_cannot_be_used() {
     expect_refusal(&soft(&other), &other, &["--table is for --kernel auto"]);
 }
 
-/// In TF32 `auto` compares kernels for f32, whose costs are in the table, with those for tensor cores.
+/// In TF32 `auto` compares kernels for f32, whose costs are in the table, with those for tensor
+/// cores.
 #[test]
 fn a_table_is_for_auto_in_any_precision() {
     let table = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/cuda_gemm/tuned/nvidia_h200.json");

@@ -35,8 +35,8 @@ enum Chore {
     Links(book::LinksArgs),
     /// Make a project with a kernel of its own, at PATH
     ///
-    /// It has a crate of kernels, a host that launches them, a test and a README. It lies outside of
-    /// this workspace and finds the crates by their path. `cargo test` there needs no GPU.
+    /// It has a crate of kernels, a host that launches them, a test and a README. It lies outside
+    /// of this workspace and finds the crates by their path. `cargo test` there needs no GPU.
     New {
         /// The folder to make; its name is the project's
         path: PathBuf,

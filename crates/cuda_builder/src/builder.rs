@@ -145,9 +145,9 @@ impl CudaBuilder {
 
     /// Whether LLVM's pass `separate-const-offset-from-gep` runs. Default: false.
     ///
-    /// It makes addresses cheaper, but Rust 1.95's pass gives wrong code. In the offset of a pointer
-    /// it replaces `-(!x as isize)` by `-(x as isize) - 1`, and `[T]::sort` fails. Use it for kernels
-    /// whose every instruction counts and whose results are tested.
+    /// It makes addresses cheaper, but Rust 1.95's pass gives wrong code. In the offset of a
+    /// pointer it replaces `-(!x as isize)` by `-(x as isize) - 1`, and `[T]::sort` fails. Use it
+    /// for kernels whose every instruction counts and whose results are tested.
     pub fn separate_const_offset(mut self, separate: bool) -> Self {
         self.separate_const_offset = separate;
         self

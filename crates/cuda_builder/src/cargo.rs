@@ -44,9 +44,9 @@ pub(crate) fn cargo() -> Command {
 
 /// A linker that links nothing.
 ///
-/// rustc writes the PTX before it links. The target's own linker, `llvm-bitcode-linker`, is not part
-/// of the stable toolchain. This one writes an empty file: without an output cargo would run rustc
-/// each time.
+/// rustc writes the PTX before it links. The target's own linker, `llvm-bitcode-linker`, is not
+/// part of the stable toolchain. This one writes an empty file: without an output cargo would run
+/// rustc each time.
 pub(crate) fn noop_linker(device_dir: &Path) -> Result<PathBuf, CudaBuilderError> {
     let (name, script) = if cfg!(windows) {
         (

@@ -13,14 +13,14 @@
 //!
 //! It adds this to `cargo rustc --target nvptx64-nvidia-cuda`:
 //! - It asks rustup for `rust-src` if that is missing ([`rust_src`]).
-//! - It keeps the optimiser from copying convergent instructions, and refuses assembly that could be
-//!   copied ([`ptx::Refused`]).
+//! - It keeps the optimiser from copying convergent instructions, and refuses assembly that could
+//!   be copied ([`ptx::Refused`]).
 //! - It sets the flags for fast and correct code, each explained where it is set.
 //! - It writes launch bounds and the alignment of grid constants into the PTX.
 //! - It refuses calls of functions that do not exist, and on request panics and local memory
 //!   ([`ptx`], [`Panic`], [`LocalMemory`]). Errors name the place in the Rust source.
-//! - It gives the crate `no_std`, the unstable features that kernels need, and Rust-CUDA's values of
-//!   `cfg(target_feature)`.
+//! - It gives the crate `no_std`, the unstable features that kernels need, and Rust-CUDA's values
+//!   of `cfg(target_feature)`.
 //! - It tells cargo which files and variables a build script depends on.
 //! - The PTX is the same, byte for byte, wherever the checkout and the Rust sources lie.
 

@@ -136,7 +136,8 @@ mod tests {
 
     /// Writes a program, in another process.
     ///
-    /// Here, a child of another thread could inherit the open file, which Linux then refuses to run.
+    /// Here, a child of another thread could inherit the open file, which Linux then refuses to
+    /// run.
     fn write_program(path: &Path, script: &str) {
         let write = "printf '%s' \"$1\" > \"$0\" && chmod 755 \"$0\"";
         let status = Command::new("sh").args(["-c", write]).arg(path).arg(script).status();

@@ -27,9 +27,9 @@
 //!
 //! One rule holds for every function:
 //!
-//! - A call with a handle or a device address goes to the device that owns it. Handles and addresses
-//!   of the software device have a tag in their upper 16 bits, which no real pointer has. A
-//!   `CUdevice` is an ordinal.
+//! - A call with a handle or a device address goes to the device that owns it. Handles and
+//!   addresses of the software device have a tag in their upper 16 bits, which no real pointer has.
+//!   A `CUdevice` is an ordinal.
 //! - Any other call goes to the calling thread's current context.
 //! - A call that mixes devices, such as a copy from a GPU address to a software address, returns
 //!   `CUDA_ERROR_INVALID_VALUE`: copy through host memory instead.
@@ -103,8 +103,8 @@
 //!
 //! Differences from NVIDIA's driver:
 //!
-//! - A capture stays in the stream in which it began, which cannot be `CU_STREAM_PER_THREAD`. Events,
-//!   host functions, allocations and copies to and from the host return
+//! - A capture stays in the stream in which it began, which cannot be `CU_STREAM_PER_THREAD`.
+//!   Events, host functions, allocations and copies to and from the host return
 //!   `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` there.
 //! - The grid and the block of a captured launch are checked when the graph is launched.
 //! - A graph runs in streams of the context in which it was captured, and goes with it.
@@ -112,9 +112,9 @@
 //!
 //! # Linking
 //!
-//! A crate that calls only `cust` must name this one, or cargo leaves it out of the link:
-//! `use cuda_driver as _;` is enough. Two settings belong into the workspace's `Cargo.toml`. The
-//! patch keeps the build scripts of `cust` from looking for a CUDA toolkit, and the profile makes the
+//! A crate that calls only `cust` must name this one, or cargo leaves it out of the link: `use
+//! cuda_driver as _;` is enough. Two settings belong into the workspace's `Cargo.toml`. The patch
+//! keeps the build scripts of `cust` from looking for a CUDA toolkit, and the profile makes the
 //! software device fast:
 //!
 //! ```toml
@@ -133,16 +133,17 @@
 //! driver's library only. A library that calls back into this crate is no driver
 //! ([`GpuUnavailable::CallsBack`]).
 //!
-//! On Windows and macOS a shared library exports the symbols. That does no harm, because each library
-//! there names the source of an imported symbol. On other systems, libraries loaded later (cuBLAS)
-//! find the real `libcuda` if the program is an executable linked without `-rdynamic`. A Rust `dylib`
-//! must contain the callers of `cust` as well as this crate.
+//! On Windows and macOS a shared library exports the symbols. That does no harm, because each
+//! library there names the source of an imported symbol. On other systems, libraries loaded later
+//! (cuBLAS) find the real `libcuda` if the program is an executable linked without `-rdynamic`. A
+//! Rust `dylib` must contain the callers of `cust` as well as this crate.
 //!
 //! # Error codes
 //!
 //! `cust_raw` turns result codes into a Rust enum. A code newer than the enum would be undefined
-//! behaviour, so it becomes `CUDA_ERROR_UNKNOWN`, and [`last_error()`] keeps the original. A panic in
-//! this crate or the software device becomes `CUDA_ERROR_UNKNOWN` too: it must not unwind into C.
+//! behaviour, so it becomes `CUDA_ERROR_UNKNOWN`, and [`last_error()`] keeps the original. A panic
+//! in this crate or the software device becomes `CUDA_ERROR_UNKNOWN` too: it must not unwind into
+//! C.
 //!
 //! # A trap in `cust`
 //!

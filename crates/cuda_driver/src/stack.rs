@@ -1,8 +1,8 @@
 //! Each thread's stack of contexts.
 //!
 //! The driver keeps a stack of contexts per thread. Software contexts live in a stack here. A
-//! [`Slot::Driver`] in it stands for one entry of the driver's own stack. Only the driver knows which
-//! GPU context that is, because libraries such as cuBLAS change it too.
+//! [`Slot::Driver`] in it stands for one entry of the driver's own stack. Only the driver knows
+//! which GPU context that is, because libraries such as cuBLAS change it too.
 
 use std::cell::RefCell;
 

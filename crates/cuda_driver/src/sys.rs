@@ -42,8 +42,8 @@ macro_rules! jump {
 /// Defines one C function. Every function of the API is made here, so none lets a panic
 /// out into C, which would end the process.
 ///
-/// On Linux its C name is a hidden symbol, a jump to the function. With `no_mangle` a shared library
-/// would export the name, and the dynamic linker could mix this driver API with `libcuda`.
+/// On Linux its C name is a hidden symbol, a jump to the function. With `no_mangle` a shared
+/// library would export the name, and the dynamic linker could mix this driver API with `libcuda`.
 macro_rules! export {
     ($doc:expr, $name:ident($($arg:ident: $type:ty),*) => $answer:expr) => {
         #[doc = $doc]

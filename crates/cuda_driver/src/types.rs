@@ -143,8 +143,8 @@ pub struct CUlaunchAttribute {
     /// The value's bytes.
     ///
     /// A cluster dimension has x, y and z as three `u32`. Programmatic stream serialization has an
-    /// `int`, 1 to allow it. Cluster scheduling has an `int`, 1 to spread the blocks of a cluster over
-    /// multiprocessors.
+    /// `int`, 1 to allow it. Cluster scheduling has an `int`, 1 to spread the blocks of a cluster
+    /// over multiprocessors.
     pub value: [u8; 64],
 }
 

@@ -1,7 +1,8 @@
 //! Saved runs as pictures, as one page, and compared.
 //!
 //! [`run`] reads the files of `rungs bench --save` and `rungs run all --save`. [`picture`] draws
-//! runs, [`page`] makes one HTML file of them, and [`compare()`] says whether a second run is faster.
+//! runs, [`page`] makes one HTML file of them, and [`compare()`] says whether a second run is
+//! faster.
 //!
 //! Nothing here needs a device or reads the clock: equal files give equal bytes.
 

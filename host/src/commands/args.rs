@@ -116,8 +116,8 @@ pub enum Command {
 
     /// Explains a kernel, or what auto chooses.
     ///
-    /// Of a kernel: its idea, its geometry, and for a rung the arithmetic that follows. Of auto: the
-    /// kernel for each product, splits, copies and runners-up. Without a name: the rungs.
+    /// Of a kernel: its idea, its geometry, and for a rung the arithmetic that follows. Of auto:
+    /// the kernel for each product, splits, copies and runners-up. Without a name: the rungs.
     #[command(after_help = EXPLAIN)]
     Explain(ExplainArgs),
 

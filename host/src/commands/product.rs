@@ -18,7 +18,8 @@ pub struct ProductArgs {
 
     /// Products of a strided batch.
     ///
-    /// In files the matrices lie one below the other. A B of K rows that is not transposed is shared.
+    /// In files the matrices lie one below the other. A B of K rows that is not transposed is
+    /// shared.
     #[arg(long, value_name = "COUNT", default_value_t = 1, allow_negative_numbers = true,
           value_parser = batch)]
     pub batch: usize,
@@ -35,8 +36,8 @@ pub struct ProductArgs {
 
     /// The precision of products; sums, alpha and beta are f32.
     ///
-    /// f32 uses FMAs, all others tensor cores. tf32x3 splits f32 into two parts of TF32 and has f32's
-    /// accuracy. tf32, bf16 and f16 round A and B.
+    /// f32 uses FMAs, all others tensor cores. tf32x3 splits f32 into two parts of TF32 and has
+    /// f32's accuracy. tf32, bf16 and f16 round A and B.
     #[arg(long, value_name = "TYPE", default_value_t, value_parser = compute())]
     compute: Compute,
 

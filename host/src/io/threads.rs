@@ -14,8 +14,8 @@ const VARIABLE: &str = "RAYON_NUM_THREADS";
 
 /// Saves address space if it is limited. Call this before any thread starts.
 ///
-/// The C library reserves 128 MiB for the first allocation of each thread, and keeps 64 MiB. Under a
-/// limit, threads share one arena, which leaves the space to matrices.
+/// The C library reserves 128 MiB for the first allocation of each thread, and keeps 64 MiB. Under
+/// a limit, threads share one arena, which leaves the space to matrices.
 pub fn share_addresses() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     if host::memory::address_space_limit().is_some() {

@@ -120,8 +120,8 @@ const ATTRIBUTES: &[(c_int, c_int)] = &[
 
 /// One past the last attribute of CUDA 13.
 ///
-/// Attributes that the table lacks are 0: this device lacks their features. `MEMORY_POOLS_SUPPORTED`
-/// is one of them: `cuMemAllocAsync` works, but without a pool.
+/// Attributes that the table lacks are 0: this device lacks their features.
+/// `MEMORY_POOLS_SUPPORTED` is one of them: `cuMemAllocAsync` works, but without a pool.
 const END_OF_ATTRIBUTES: c_int = 150;
 
 /// The number of multiprocessors.

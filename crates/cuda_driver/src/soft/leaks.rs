@@ -15,8 +15,8 @@ pub struct Leak {
 
 /// Allocations that were not freed before their context ended.
 ///
-/// [`soft_cuda::Checks::memory`] looks for them and writes them to stderr. [`findings`] also has the
-/// calls that made them.
+/// [`soft_cuda::Checks::memory`] looks for them and writes them to stderr. [`findings`] also has
+/// the calls that made them.
 pub fn leaks() -> Vec<Leak> {
     let leak = |finding: &Finding| match *finding {
         Finding::Leak { address, bytes, .. } => Some(Leak { address, bytes }),

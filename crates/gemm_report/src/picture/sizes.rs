@@ -39,8 +39,8 @@ fn cublas_look() -> Look {
 
 /// The square products of a run of `rungs bench`: TFLOP/s of its kernels and of cuBLAS.
 ///
-/// In f32 the measured rates of multiply-adds and copies are roofs. None if there are fewer than two
-/// sizes.
+/// In f32 the measured rates of multiply-adds and copies are roofs. None if there are fewer than
+/// two sizes.
 pub fn sizes(run: &Run) -> Option<Picture> {
     let rows =
         || run.rows_of(Origin::Bench).filter(|row| row.shape.is_square() && row.gflops.is_some());
