@@ -1,4 +1,4 @@
-"""What must hold of the page and the pictures of `host report` in a browser.
+"""What must hold of the page and the pictures of `rungs report` in a browser.
 
 usage: browser.py CHROMIUM FOLDER, where FOLDER has report.html and pictures/; see browser.sh.
 """

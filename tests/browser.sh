@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Opens the page of `host report` in a headless Chromium, and uses it: see browser.py.
+# Opens the page of `rungs report` in a headless Chromium, and uses it: see browser.py.
 #
 # usage: tests/browser.sh
 #   CHROMIUM  the browser; else one that is installed, or Debian's, which root can install
@@ -29,5 +29,5 @@ fi
 mkdir -p "$environment/shots"
 cargo build --quiet -p host
 rm -rf "$environment/report.html" "$environment/pictures"
-target/debug/host report --out "$environment/report.html" --svg "$environment/pictures"
+target/debug/rungs report --out "$environment/report.html" --svg "$environment/pictures"
 "$environment/bin/python" tests/browser.py "$CHROMIUM" "$environment"

@@ -54,7 +54,7 @@ struct Ran {
 }
 
 fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_host"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rungs"));
     command.args(arguments);
     command
 }
@@ -160,8 +160,9 @@ impl Files {
     /// have too, for a moment, and then nobody can run it.
     #[cfg(target_os = "linux")]
     fn program(&self) -> String {
-        let copy = self.path("host");
-        let status = Command::new("cp").args([env!("CARGO_BIN_EXE_host"), &copy]).status().unwrap();
+        let copy = self.path("rungs");
+        let status =
+            Command::new("cp").args([env!("CARGO_BIN_EXE_rungs"), &copy]).status().unwrap();
         assert!(status.success());
         copy
     }

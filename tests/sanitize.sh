@@ -2,7 +2,7 @@
 # Runs every kernel under all four tools of compute-sanitizer, at awkward shapes, on a GPU.
 #
 # usage: [JOBS=N] tests/sanitize.sh HOST
-#   HOST  the host's binary, such as target/debug/host
+#   HOST  the host's binary, such as target/debug/rungs
 #   N     how many run at a time (4)
 #
 # Prints a line per tool, kernel and shape. Kernels that can split K split it in three. Blocks that

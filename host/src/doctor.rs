@@ -1,7 +1,7 @@
-//! What a machine has, what works because of it, and what to do about the rest.
+//! What a machine has, what works, and what to do about the rest.
 //!
-//! [`devices`] loads the driver, which is NVIDIA's code in this process, also where only the software
-//! device is used: where it may crash or hang, ask in a process of its own, as `host doctor` does.
+//! [`devices`] loads NVIDIA's driver into this process, even if only the software device is used.
+//! The driver may crash or hang, so `rungs doctor` asks it in a process of its own.
 
 mod driver;
 mod finding;
@@ -49,7 +49,7 @@ pub const NAMES: [&str; 21] = [
 ];
 
 impl Examination {
-    /// Looks at everything but the devices, of which `devices` says what was found: see [`devices`].
+    /// Looks at everything except the devices, whose findings [`devices`] made.
     ///
     /// ```no_run
     /// use host::doctor::{self, Examination};
@@ -64,7 +64,7 @@ impl Examination {
         machine.extend(devices);
         machine.extend(tools::findings());
         let mut abilities = work::findings(&machine);
-        // What ran on a device is about what works.
+        // Runs on a device belong to the abilities.
         abilities.extend(
             machine.extract_if(.., |finding| driver::RUNS.contains(&finding.name.as_str())),
         );

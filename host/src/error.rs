@@ -1,4 +1,4 @@
-//! The one error type of the program, and its advice.
+//! The error type of the program, with advice.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use gemm_bench::baseline::NotCompared;
 use gemm_bench::{Error as BenchError, Shape};
 use gemm_matrix::npy::NpyFileError;
 
-/// What can go wrong between a command line and its results.
+/// The errors between a command line and its results.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Options that do not go together.
+    /// Options that contradict each other.
     #[error("{message}")]
     Usage {
         /// The command that they are for; empty for the plain flags.
@@ -20,7 +20,7 @@ pub enum Error {
         message: String,
     },
 
-    /// What the library refuses, or the device.
+    /// An error of the library or the device.
     #[error("{}", advised(.0))]
     Bench(#[from] BenchError),
 
@@ -28,7 +28,7 @@ pub enum Error {
     #[error(transparent)]
     Report(#[from] gemm_report::Error),
 
-    /// No runs are named, and there are none where the repository has its own.
+    /// No runs are named, and there is no folder `runs`.
     #[error(
         "there is no folder `runs` here: name files that `--save` wrote, or folders of them, after \
          `report`"
@@ -39,7 +39,7 @@ pub enum Error {
     #[error(transparent)]
     Npy(#[from] NpyFileError),
 
-    /// What is to be explained has a name, and is no kernel.
+    /// The name to explain is no kernel.
     #[error("`{name}` is no kernel; {instead}")]
     NoKernel {
         /// What was asked for.
@@ -60,8 +60,8 @@ pub enum Error {
     /// A measurement was asked for where there is no GPU.
     #[error(
         "bench measures a GPU, and there is none ({reason}): simulated times say nothing about \
-         speed; run it on a machine with an NVIDIA GPU, or check results here with \
-         `host --kernel NAME --size N --device soft`"
+         speed; use a machine with an NVIDIA GPU, or check results here with \
+         `rungs run NAME N --device soft`"
     )]
     BenchNeedsGpu {
         /// Why there is none, in the words of the driver layer.
@@ -109,43 +109,44 @@ impl Error {
     }
 }
 
-/// A library's error with what to do about it on this command line.
+/// A library's error with advice.
 pub fn advised(error: &BenchError) -> String {
     format!("{error}{}", advice(error).unwrap_or_default())
 }
 
-/// Why nothing is compared with cuBLAS, as a warning.
+/// The warning that nothing is compared with cuBLAS.
 pub fn no_baseline(error: &BenchError) -> String {
     format!("warning: nothing is compared with cuBLAS: {}", advised(error))
 }
 
-/// Why a shape is not compared with cuBLAS, as a warning.
+/// The warning that a shape is not compared with cuBLAS.
 pub fn not_compared(reason: &NotCompared) -> String {
     let reason = match reason {
         NotCompared::Refused(error) => advised(error),
-        NotCompared::Wrong => "cuBLAS: the result is outside of its bounds (an old C of 16 bits it may add to a product that it has rounded before)".to_owned(),
+        NotCompared::Wrong => "cuBLAS: its result exceeds the bounds (it may round a 16-bit product before it adds the old C)".to_owned(),
     };
     format!("warning: this shape is not compared: {reason}")
 }
 
-/// That the L2 cache is not quite cold, as a warning.
+/// The warning that the L2 cache is not quite cold.
 pub fn few_sets(shape: Shape, count: usize, wanted: usize) -> String {
     format!(
         "warning: {shape}: memory for {count} of {wanted} sets of matrices, so the L2 cache is not \
-         quite cold; --l2 warm takes one"
+         quite cold; --l2 warm needs one"
     )
 }
 
-/// What goes on after the words of a library's error: what to do on this command line.
+/// The advice that follows a library's error on this command line.
 fn advice(error: &BenchError) -> Option<&'static str> {
     Some(match error {
         BenchError::Gemm(GemmError::NoGpu { .. }) => "; `--device soft` needs no GPU",
+        BenchError::Gemm(GemmError::UnknownKernel { .. }) => "; `rungs list` shows all",
         BenchError::Gemm(GemmError::GpuTooOld { .. }) => {
             ", or `--device soft` for the software device"
         }
         BenchError::Gemm(GemmError::CannotSplit { .. }) => {
-            "; leave out `--splits`, or take one of the tiles, of tf32_split, of tf32 without bulk copies, or of wgmma_split \
-             (`--list`)"
+            "; leave out `--splits`, or choose a tile, or a kernel of tf32_split, tf32 without bulk \
+             copies, or wgmma_split (`--list`)"
         }
         BenchError::Gemm(GemmError::NotInPtx { .. } | GemmError::NeedsTensorMaps { .. }) => {
             " with `--list`"
@@ -156,7 +157,7 @@ fn advice(error: &BenchError) -> Option<&'static str> {
         BenchError::Gemm(GemmError::Compute { .. }) => {
             "; `--compute` says what to compute in, and `--output` what C is stored as"
         }
-        BenchError::Gemm(GemmError::Table { .. }) => "; make a table with `host tune`",
+        BenchError::Gemm(GemmError::Table { .. }) => "; make a table with `rungs tune`",
         BenchError::NothingMeasured { .. } => "; the rows above say why",
         BenchError::CublasNeedsGpu => "; use `--device gpu`",
         _ => return None,
@@ -173,7 +174,7 @@ mod tests {
         let table = GemmError::Table { place: "t.json".into(), reason: "it is empty".into() };
         let hopper = GemmError::NeedsHopper { kernel: "tma", device: device(), major: 8, minor: 0 };
         for (error, says) in [
-            (table.into(), "t.json: it is empty; make a table with `host tune`"),
+            (table.into(), "t.json: it is empty; make a table with `rungs tune`"),
             (
                 hopper.into(),
                 "`tma` needs compute capability 9.0 (sm_90a), and soft has 8.0; choose another \

@@ -34,7 +34,7 @@ pub use cuda_gemm::{
     Extras, Gemm, Graph, InputType, Kernel, LaunchPlan, Layout, Limits, Matrix, MatrixMut,
     MatrixRef, Plan, PlanBuilder, Product, Stream, Table, TensorCoreKernel, TensorCorePlan, auto,
     device, environment, find_kernel, find_tensor_core, gemm, kernels, launch, limits,
-    nearest_name, npy, ptx,
+    nearest_names, npy, ptx,
 };
 pub use gemm_bench::{
     Baseline, Candidate, Cublas, CublasFastest, CublasProduct, Error, Job, KernelOptions, L2,

@@ -1,9 +1,7 @@
-//! The command line: `host --kernel NAME --size N`, `host explain NAME`, `host bench`,
-//! `host tune` and their relatives, which [`commands::args`] lists.
+//! The program `rungs`: its commands are in [`commands::args`].
 //!
-//! Results go to stdout, progress and warnings to stderr. The exit status is 0 if
-//! every result is right, 1 if one is wrong, and 2 if there is none because of what was
-//! asked for, or because of the device, or if a result cannot be written.
+//! Results go to stdout, progress and warnings to stderr. The exit status is 0 if every result is
+//! right and 1 if one is wrong. It is 2 if there is no result, or none could be written.
 
 mod commands;
 mod error;
@@ -24,17 +22,17 @@ fn main() -> ExitCode {
     if args.quiet {
         stdio::be_quiet();
     }
-    let outcome = match &args.command {
+    let outcome = match args.command {
         None => run::run(&args.run),
-        Some(Command::Run(args)) => run::run(args),
-        Some(Command::List { format }) => list::run(*format),
-        Some(Command::Explain(args)) => explain::run(args),
-        Some(Command::Bench(args)) => bench::run(args),
-        Some(Command::Tune(args)) => tune::run(args),
-        Some(Command::Report(args)) => commands::report::run(args),
-        Some(Command::Compare(args)) => compare::run(args),
-        Some(Command::Doctor(args)) => doctor::run(args),
-        Some(Command::Completions { shell }) => completions::run(*shell),
+        Some(Command::Run(command)) => run::run(&command.into_args()),
+        Some(Command::List { format }) => list::run(format),
+        Some(Command::Explain(args)) => explain::run(&args),
+        Some(Command::Bench(args)) => bench::run(&args),
+        Some(Command::Tune(args)) => tune::run(&args),
+        Some(Command::Report(args)) => commands::report::run(&args),
+        Some(Command::Compare(args)) => compare::run(&args),
+        Some(Command::Doctor(args)) => doctor::run(&args),
+        Some(Command::Completions { shell }) => completions::run(shell),
         Some(Command::Man { command }) => completions::man(command.as_deref()),
     };
     match outcome {

@@ -32,12 +32,12 @@ fn bench_finds_mistakes_first() {
         (&["--shapes", &shapes][..], &[line.as_str(), "one shape per line"][..]),
         (&["--shapes", &empty], &["empty.txt: there is no shape in it"]),
         (&["--shapes", &missing], &["missing.txt"]),
-        (&["--kernels", "naive,tile2"], &["did you mean `tile2d`?"]),
+        (&["--kernels", "naive,tile2"], &["the nearest are `tile2d`"]),
         (&["--save", "/"], &["it is a folder"]),
         (&["--sizes", "256,0"], &["a size is 0"]),
         (&["--sizes", "16x4096"], &["has 2 numbers"]),
         (&["--samples", "5"], &["--samples"]),
-        (&["--l2", "hot"], &["cold", "warm"]),
+        (&["--l2", "hot"], &["the nearest are `cold` and `warm`"]),
         (&["--format", "xml"], &["csv"]),
     ] {
         let arguments = [&["bench"], arguments].concat();

@@ -18,7 +18,7 @@ const COMMANDS: [&str; 10] = [
 
 /// The words of each example in a help, without what a shell does with it.
 fn examples(help: &str) -> impl Iterator<Item = Vec<&str>> {
-    let lines = help.lines().filter_map(|line| line.strip_prefix("  host "));
+    let lines = help.lines().filter_map(|line| line.strip_prefix("  rungs "));
     lines.map(|line| {
         let words = line.split("  ").next().unwrap_or_default().split(' ');
         words.take_while(|word| !matches!(*word, ">" | "|")).collect()
@@ -85,15 +85,19 @@ fn shells_and_man_know_the_options() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let ran = run(&["completions", shell]);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{shell}");
-        for word in ["host", "bench", "kernel", "tf32x3"] {
+        for word in ["rungs", "bench", "kernel", "compute"] {
             assert!(ran.stdout.contains(word), "{shell}: {word}");
         }
     }
     let page = run(&["man"]).stdout;
-    assert!(page.contains(".TH host 1") && page.contains("tile2d"), "{page}");
+    assert!(page.contains(".TH rungs 1") && page.contains("tile2d"), "{page}");
     let page = run(&["man", "bench"]).stdout;
-    assert!(page.contains(".TH host-bench 1") && page.contains("sample\\-ms"), "{page}");
-    expect_refusal(&run(&["man", "bensh"]), &["man"], &["no command `bensh`", "explain, bench"]);
+    assert!(page.contains(".TH rungs-bench 1") && page.contains("sample\\-ms"), "{page}");
+    expect_refusal(
+        &run(&["man", "bensh"]),
+        &["man"],
+        &["no command `bensh`; the nearest are `bench`,"],
+    );
 }
 
 #[test]
@@ -103,7 +107,7 @@ fn what_is_before_a_command_is_for_all_of_them() {
         assert_eq!(run(arguments).stdout, listed, "{arguments:?}");
     }
     for (arguments, says) in [
-        (&["--size", "8", "bench"][..], "the subcommand 'bench' cannot be used with '--size'"),
+        (&["--size", "8", "bench"][..], "the subcommand 'bench' cannot be used with '--sizes'"),
         (&["--list", "list"], "the subcommand 'list' cannot be used with '--list'"),
         (&["--m", "8", "doctor"], "'--m'"),
     ] {
@@ -118,12 +122,12 @@ fn what_no_command_can_do_is_said() {
         (&["bench", "--sizes", "2147483648"], "the largest possible is 2147483647"),
         (&["bench", "--shapes", "/nowhere"], "/nowhere"),
         (&["run", "--kernel", "naive", "--size", "-1"], "a whole number of 0 or more"),
-        (&["run", "--kernel", "naive", "--size", "8", "--l2", "hot"], "cold, warm"),
+        (&["run", "naive", "8", "--l2", "hot"], "the nearest are `cold` and `warm`"),
         (&["run", "--kernel", "naive", "--size", "8", "--out", "/nowhere/c.npy"], "does not exist"),
         (&["tune", "--device", "soft", "--out", "/nowhere/t.json"], "its folder does not exist"),
         (&["explain", "auto", "--table", "/nowhere"], "/nowhere"),
         (&["list", "naive"], "unexpected argument 'naive'"),
-        (&["completions", "tcsh"], "bash, elvish, fish, powershell, zsh"),
+        (&["completions", "tcsh"], "cannot be `tcsh`; the nearest are `zsh`"),
     ] {
         expect_refusal(&run(arguments), arguments, &[says]);
     }
@@ -138,21 +142,63 @@ fn what_no_command_can_do_is_said() {
 }
 
 #[test]
-fn mistyped_commands_and_names_are_told_what_is_near() {
+fn a_misspelt_name_is_one_line_with_the_nearest_three() {
+    let run_it = ["run", "naive", "8"];
     for (arguments, says) in [
-        (&["bensh"][..], "'bench'"),
-        (&["run", "--kernel", "tile2", "--size", "8"], "did you mean `tile2d`?"),
-        (&["explain", "persistant"], "did you mean `persistent`?"),
-        (&["bench", "--kernels", "wraptile"], "did you mean `warptile`?"),
-        (&["run", "--kernl", "naive", "--size", "8"], "'--kernel'"),
-        // A name where an option or a command should be.
-        (&["tile2d"], "`--kernel tile2d --size 512` runs it, and `explain tile2d` explains it"),
-        (
-            &["run", "wgmma_split_64x16"],
-            "`--kernel wgmma_split_64x16 --size 512 --compute bf16` runs",
-        ),
-        (&["run", "--kernel", "wgmma", "--size", "8"], "it is for bf16 and f16; `--compute` says"),
+        (&["bensh"][..], "no command `bensh`; the nearest are `bench`, "),
+        (&["run", "tile2", "8"], "no kernel `tile2`; the nearest are `tile2d`, "),
+        (&["explain", "persistant"], "the nearest are `persistent`, "),
+        (&["bench", "--kernels", "wraptile"], "the nearest are `warptile`, "),
+        (&[&run_it[..], &["--device", "sotf"]].concat(), "--device cannot be `sotf`; the nearest"),
+        (&[&run_it[..], &["--epilogue", "glu"]].concat(), "the nearest are `gelu`, "),
+        (&[&run_it[..], &["--compute", "bf61"]].concat(), "the nearest are `bf16`, "),
+        (&["run", "--kernl", "naive"], "no option `--kernl`; the nearest are `--kernel"),
+        (&["man", "bensh"], "no command `bensh`; the nearest are `bench`, "),
+        // A name where a command should be.
+        (&["tile2d"], "`rungs run tile2d` runs it, and `rungs explain tile2d` explains it"),
+        (&["wgmma_split_64x16"], "`rungs run wgmma_split_64x16 --compute bf16` runs it"),
+    ] {
+        let ran = run(arguments);
+        expect_refusal(&ran, arguments, &[says]);
+        let lines = ran.stderr.lines().filter(|line| !line.is_empty() && !line.contains("--help"));
+        let lines = lines.filter(|line| !line.starts_with("Usage: "));
+        assert_eq!(lines.count(), 1, "{arguments:?}: {}", ran.stderr);
+    }
+    for (arguments, says) in [
+        (&["run", "wgmma", "8"][..], "it is for bf16 and f16; `--compute` says"),
         (&["report", "/nowhere"], "name files that `--save` wrote"),
+    ] {
+        expect_refusal(&run(arguments), arguments, &[says]);
+    }
+}
+
+#[test]
+fn a_kernel_and_a_size_need_no_flags() {
+    let name = |line: &Value| {
+        let text = |key: &str| line[key].to_string();
+        format!("{} {}x{}x{}", text("kernel"), text("m"), text("n"), text("k"))
+    };
+    let names = |arguments: &[&str]| -> Vec<String> {
+        let ran = run(&[&["run", "--device", "soft", "--format", "json"], arguments].concat());
+        assert_eq!(ran.code, Some(0), "{arguments:?}: {}", ran.stderr);
+        json_lines(&ran.stdout).iter().map(name).collect()
+    };
+    let both = ["\"naive\" 8x8x8", "\"naive\" 3x4x5", "\"tile2d\" 8x8x8", "\"tile2d\" 3x4x5"];
+    for arguments in [
+        &["naive,tile2d", "8,3x4x5"][..],
+        &["--kernels", "naive,tile2d", "--sizes", "8,3x4x5"],
+        &["--kernel", "naive", "--kernel", "tile2d", "--size", "8", "--size", "3x4x5"],
+    ] {
+        assert_eq!(names(arguments), both);
+    }
+    assert_eq!(names(&["64"]), ["\"auto\" 64x64x64"]);
+    assert_eq!(names(&[]), ["\"auto\" 512x512x512"]);
+    assert_eq!(names(&["naive", "2*8x9x10:TN", "--samples", "2"]), ["\"naive\" 8x9x10"]);
+    for (arguments, says) in [
+        (&["run", "naive", "8", "9"][..], "'9'"),
+        (&["run", "naive", "8", "--m", "8", "--n", "8", "--k", "8"], "cannot be used with"),
+        (&["run", "8", "--a", "a.npy", "--b", "b.npy"], "the sizes come from the files"),
+        (&["run", "naive", "8,9", "--out", "c.npy"], "--out stores one result"),
     ] {
         expect_refusal(&run(arguments), arguments, &[says]);
     }

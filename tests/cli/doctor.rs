@@ -48,7 +48,7 @@ fn what_is_required_and_missing_is_the_exit_status() {
     assert_eq!(ran.code, Some(1));
     assert_eq!(ran.stderr, "missing: rust-src\n");
     assert_eq!(doctor(None, &["--require", "soft"]).code, Some(0));
-    expect_refusal(&doctor(None, &["--require", "gpus"]), &[], &["'gpus'", "'gpu'"]);
+    expect_refusal(&doctor(None, &["--require", "gpus"]), &[], &["`gpus`; the nearest are `gpu`"]);
 }
 
 #[cfg(unix)]

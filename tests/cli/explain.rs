@@ -43,7 +43,7 @@ fn explain_says_what_the_header_says_and_computes() {
         all.stdout
     );
     let ran = run(&["explain", "tile3d"]);
-    expect_refusal(&ran, &["explain", "tile3d"], &["did you mean `tile2d`?"]);
+    expect_refusal(&ran, &["explain", "tile3d"], &["the nearest are `tile1d`, `tile2d`"]);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn the_choice_has_its_reasons() {
         assert_eq!(copied, both, "{batch}");
     }
     let text = run(&[&device[..], &["--compute", "f16", "--sizes", "8x8x15"]].concat());
-    assert!(text.stdout.contains("not all rows of A and B begin on 16 bytes"), "{}", text.stdout);
+    assert!(text.stdout.contains("misaligned rows of A or B are copied first"), "{}", text.stdout);
     let text = run(&[&device[..], &["--compute", "tf32", "--sizes", "3*63x65x67:TN"]].concat());
     for says in [
         "3*63x65x67:TN: tf32_split_16x128",
@@ -154,6 +154,30 @@ fn the_choice_has_its_reasons() {
     ] {
         assert!(text.stdout.contains(says), "{says}: {}", text.stdout);
     }
+}
+
+/// A GPU's choices, from its table, on a machine without it.
+#[test]
+fn a_gpu_need_not_be_there_to_be_explained() {
+    for compute in ["f32", "tf32", "bf16"] {
+        let sizes = ["--sizes", "4096,16x4096x4096", "--format", "json", "--compute", compute];
+        for (gpu, name) in [("h200", "NVIDIA H200"), ("H100", "NVIDIA H100 80GB HBM3")] {
+            let arguments = [&["explain", "auto", "--gpu", gpu], &sizes[..]].concat();
+            let mut command = command(&arguments);
+            let ran = finish(command.env("CUDA_VISIBLE_DEVICES", "").output().unwrap());
+            assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{arguments:?}");
+            let lines = json_lines(&ran.stdout);
+            assert_eq!(lines.len(), 2);
+            for line in lines {
+                assert_eq!(line["device"], name);
+                assert!(!line["candidates"].as_array().unwrap().is_empty(), "{line}");
+            }
+        }
+    }
+    let text = run(&["explain", "auto", "--gpu", "h200", "--sizes", "4096"]).stdout;
+    assert!(text.contains("measured on NVIDIA H200") && text.contains("persistent"), "{text}");
+    let other = ["explain", "auto", "--gpu", "b200"];
+    expect_refusal(&run(&other), &other, &["--gpu cannot be `b200`", "`h100` and `h200`"]);
 }
 
 /// What `explain auto` says is what runs.

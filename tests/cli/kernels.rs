@@ -70,7 +70,8 @@ fn tensor_cores_are_asked_for() {
             assert!(is_right && ran.stdout.contains("TF32"), "{}", ran.stdout);
         }
     }
-    // What is printed is what decides: the bound of products of rounded numbers, not that of rounding them.
+    // What is printed is what decides: the bound of products of rounded numbers, not that of
+    // rounding them.
     let tf32 = ["--compute", "tf32", "--format", "json"];
     let line = json(&with("soft-sm90", "auto", &tf32));
     let of = |place: &Value, name: &str| place[name].as_f64().unwrap();
@@ -101,7 +102,7 @@ fn tensor_cores_are_asked_for() {
         ("wgmma", &[][..], "it is for bf16 and f16"),
         ("tile2d", &["--compute", "bf16"][..], "it is for f32"),
         ("tf32_64x64", &["--compute", "tf32x3"][..], "it is for tf32"),
-        ("auto", &["--compute", "f64"][..], "[possible values: f32, tf32x3, tf32, bf16, f16]"),
+        ("auto", &["--compute", "f64"][..], "the nearest are `f32`, `f16` and `tf32`"),
         ("auto", &["--output", "bf16"][..], "C cannot be stored as bf16"),
         ("bf16", &[][..], "there is no kernel `bf16`"),
     ] {

@@ -52,7 +52,7 @@ fn no_more_threads_than_help() {
 /// Under any limit on its address space the program does what it should, or says what it lacks.
 #[test]
 fn a_limit_on_memory_is_taken_into_account() {
-    let host = env!("CARGO_BIN_EXE_host");
+    let host = env!("CARGO_BIN_EXE_rungs");
     let (mut right, mut refused) = (0, 0);
     for kib in (100_000..=440_000).step_by(20_000) {
         let script = format!(
@@ -86,7 +86,7 @@ fn a_limit_on_memory_is_taken_into_account() {
 #[test]
 fn a_file_without_an_end_is_refused() {
     let files = Files::new();
-    let (host, pipe) = (env!("CARGO_BIN_EXE_host"), files.path("pipe"));
+    let (host, pipe) = (env!("CARGO_BIN_EXE_rungs"), files.path("pipe"));
     let sh = |script: &str| finish(Command::new("sh").args(["-c", script]).output().unwrap());
     let auto = "--device soft --kernel auto --size 8";
     let make = format!("mkfifo '{pipe}'");

@@ -8,7 +8,7 @@ use super::{Files, expect_refusal, run, soft};
 fn nothing_asked_for_is_answered_with_the_help() {
     let ran = run(&[]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
-    assert!(ran.stderr.contains("--kernel <NAME>"), "{}", ran.stderr);
+    assert!(ran.stderr.lines().count() <= 25, "{}", ran.stderr);
     let first = "Try first: cargo run -p host -- --kernel tile2d --size 512";
     assert_eq!(ran.stderr.lines().last(), Some(first));
     let (_, arguments) = first.split_once(" -- ").unwrap();
@@ -77,7 +77,7 @@ fn explain_says_what_is_no_kernel_and_which_options_are_for_auto() {
         for name in [&["tile2d"][..], &[]] {
             let arguments = [&["explain"], name, &option].concat();
             let says = format!("{} is for `explain auto`", option[0]);
-            expect_refusal(&run(&arguments), &arguments, &[&says, "Usage: host explain"]);
+            expect_refusal(&run(&arguments), &arguments, &[&says, "Usage: rungs explain"]);
         }
     }
 }

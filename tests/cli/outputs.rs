@@ -122,7 +122,7 @@ fn is_caught(name: &str, number: i32) -> bool {
 fn limited(blocks: u32, arguments: &[&str]) -> super::Ran {
     let mut shell = std::process::Command::new("sh");
     let script = format!("ulimit -f {blocks}; exec \"$0\" \"$@\"");
-    shell.args(["-c", &script, env!("CARGO_BIN_EXE_host")]).args(arguments);
+    shell.args(["-c", &script, env!("CARGO_BIN_EXE_rungs")]).args(arguments);
     super::finish(shell.output().unwrap())
 }
 
@@ -149,7 +149,7 @@ fn a_limit_on_the_size_of_stdout_is_said() {
     let script = "ulimit -f 0; exec \"$0\" \"$1\" > \"$2\"";
     for argument in ["--list", "--help"] {
         let mut shell = std::process::Command::new("sh");
-        shell.args(["-c", script, env!("CARGO_BIN_EXE_host"), argument, &files.path("stdout")]);
+        shell.args(["-c", script, env!("CARGO_BIN_EXE_rungs"), argument, &files.path("stdout")]);
         let ran = super::finish(shell.output().unwrap());
         super::expect_refusal(&ran, &[argument], &["cannot write stdout: File too large"]);
     }
@@ -190,7 +190,7 @@ fn a_line_that_cannot_be_saved_whole_is_taken_back() {
 fn a_signal_that_is_ignored_stays_ignored() {
     // It waits for a pipe that nobody writes, until the one signal that cannot be ignored.
     let files = Files::new();
-    let (host, pipe) = (env!("CARGO_BIN_EXE_host"), files.path("a.npy"));
+    let (host, pipe) = (env!("CARGO_BIN_EXE_rungs"), files.path("a.npy"));
     let script = format!(
         "mkfifo '{pipe}'; trap '' INT HUP\n\
          '{host}' --device soft --kernel naive --a '{pipe}' --b '{pipe}' &\n\

@@ -114,7 +114,7 @@ fn what_is_no_saved_run_is_refused() {
         assert!(!Path::new(&page).exists());
     }
     let arguments = ["compare", fine.as_str(), tune.as_str()];
-    expect_refusal(&run(&arguments), &arguments, &["holds a search of `host tune`, not results"]);
+    expect_refusal(&run(&arguments), &arguments, &["holds a search of `rungs tune`, not results"]);
     let arguments = ["compare", fine.as_str(), fine.as_str()];
     expect_refusal(&run(&arguments), &arguments, &["there is nothing to compare"]);
 

@@ -9,7 +9,7 @@ fn tables_that_cannot_be_used() {
     fs::write(&table, TABLE.replacen("tile_64x64", "tile_64x46", 1)).unwrap();
     let line = TABLE.lines().position(|line| line.contains("tile_64x64")).unwrap() + 1;
     let place = format!("table.json:{line}: ");
-    let says = [&place[..], "no kernel `tile_64x46`", "did you mean `tile_64x64`?", "host tune"];
+    let says = [&place[..], "no kernel `tile_64x46`", "the nearest are `tile_64x64`", "rungs tune"];
     refused(&["--kernel", "auto", "--size", "8", "--table", &table], &says);
     for arguments in [
         &["explain", "auto", "--device", "soft", "--table", &table][..],
@@ -23,7 +23,8 @@ fn tables_that_cannot_be_used() {
     expect_refusal(&soft(&other), &other, &["--table is for --kernel auto"]);
 }
 
-/// In TF32 `auto` compares kernels for f32, whose costs are in the table, with those for tensor cores.
+/// In TF32 `auto` compares kernels for f32, whose costs are in the table, with those for tensor
+/// cores.
 #[test]
 fn a_table_is_for_auto_in_any_precision() {
     let table = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/cuda_gemm/tuned/nvidia_h200.json");

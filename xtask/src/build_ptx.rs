@@ -34,18 +34,19 @@ const SOURCES: [&str; 8] = [
 
 /// Build every kernel to PTX, into kernels-gpu/ptx/
 ///
-/// What is written there is compressed; the text can be read in target/ptx/. Prints a table of the
-/// kernels: instructions and shared memory as the PTX has them and, where a ptxas is found (in
-/// $PTXAS, on the PATH, or in a CUDA toolkit), registers and spills; then a kernel that spills, or
-/// has a stack, is an error. With cuobjdump beside ptxas, the loop of `persistent` is looked at,
-/// too: it must release a stage after its values were used.
+/// These files are compressed; target/ptx/ has the text. Prints a table of the kernels with
+/// instructions and shared memory.
+///
+/// A ptxas is used if $PTXAS, the PATH or a CUDA toolkit has one. Then the table also has registers
+/// and spills, and a kernel that spills or has a stack is an error. With cuobjdump beside ptxas,
+/// `persistent` must also release each stage after its values were used.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Write nothing; fail if an entry of the committed PTX is not what its sources give
+    /// Write nothing; fail if an entry of the committed PTX is stale
     #[arg(long)]
     check: bool,
 
-    /// Fail if the toolchain lacks the sources of core, instead of asking rustup for them
+    /// Fail if rust-src is missing, instead of asking rustup for it
     #[arg(long)]
     no_install: bool,
 }
@@ -57,7 +58,7 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
     let mut table = new_table(ptxas.is_some());
     let mut stale = Vec::new();
     let mut files: Vec<String> = Vec::new();
-    // What is committed is left alone where its entries are right, whatever their order.
+    // A committed file with the right entries stays as it is, in any order.
     let mut changed = Vec::new();
     let folder = root.join(KERNELS).join(sources::FOLDER);
     let readable = target_dir(&root).map_err(|error| error.to_string())?.join(sources::FOLDER);
@@ -98,7 +99,7 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
     }
     if !spilling.is_empty() {
         let kernels = spilling.join(", ");
-        return Err(format!("registers are spilled, or kept on a stack, by {kernels}"));
+        return Err(format!("these kernels spill registers or have a stack: {kernels}"));
     }
 
     if !args.check {

@@ -35,8 +35,8 @@ enum Chore {
     Links(book::LinksArgs),
     /// Make a project with a kernel of its own, at PATH
     ///
-    /// A crate of kernels, a host that launches them, a test and a README. It lies outside of this
-    /// workspace and finds its crates by their path. `cargo test` there needs no GPU and no toolkit.
+    /// It has a crate of kernels, a host that launches them, a test and a README. It lies outside
+    /// of this workspace and finds the crates by their path. `cargo test` there needs no GPU.
     New {
         /// The folder to make; its name is the project's
         path: PathBuf,
@@ -67,8 +67,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The root of the workspace. Asked for now, not when this was compiled, where cargo says:
-/// checkouts may share a target folder.
+/// The root of the workspace, read at run time: checkouts may share a target folder.
 fn root() -> PathBuf {
     let manifest_dir = env::var_os("CARGO_MANIFEST_DIR");
     manifest_dir.map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from).join("..")

@@ -7,12 +7,10 @@ use gemm_report::{File, Picture, Run, picture};
 /// Where a picture goes, the run that it shows, and what draws it.
 type Source = (&'static str, &'static str, fn(&Run) -> Option<Picture>);
 
-const PICTURES: [Source; 2] = [
-    ("docs/pictures/ladder.svg", "runs/h200/ladder/ladder-4096.jsonl", |run| {
+const PICTURES: [Source; 1] =
+    [("docs/pictures/ladder.svg", "runs/h200/ladder/ladder-4096.jsonl", |run| {
         picture::ladder(run, run.rows.first()?.shape)
-    }),
-    ("docs/pictures/shapes.svg", "runs/h200/f32/shapes.jsonl", |run| picture::shapes(run, "auto")),
-];
+    })];
 
 /// Each picture's path and text.
 ///

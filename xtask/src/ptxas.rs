@@ -11,7 +11,7 @@ use host_system::toolkit;
 /// A `ptxas` that runs.
 pub struct Ptxas(PathBuf);
 
-/// What to do where there is none.
+/// The error if there is none.
 pub const MISSING: &str =
     "no ptxas found: name one in $PTXAS, or install the CUDA toolkit's compiler package";
 
@@ -65,7 +65,7 @@ impl Ptxas {
             .is_ok_and(|run| run.status.success())
     }
 
-    /// Whether it compiles kernels side by side where it is asked to, as those of CUDA 12.1 and later do.
+    /// Whether it can compile kernels in parallel, as from CUDA 12.1 on.
     fn uses_all_processors(&self) -> bool {
         run(Command::new(&self.0).arg("--help")).is_ok_and(|help| help.contains("--split-compile"))
     }

@@ -1,5 +1,4 @@
-//! `cargo xtask readme`: what the README and the book have from the ladder, its sources and the
-//! recorded runs, pictures included.
+//! `cargo xtask readme`: the generated parts of the README and the book, and their pictures.
 
 mod rung;
 mod tables;
@@ -11,15 +10,16 @@ use std::process::ExitCode;
 use crate::ladders::ladders;
 use crate::{files, pictures, stdio};
 
-/// Fill in what the README and the book have from the ladder, its sources and the recorded runs
+/// Fill in the generated parts of README.md and docs
 ///
-/// That stands between `<!-- generated: WHAT -->` and `<!-- end -->`, in README.md and in the pages
-/// under docs. WHAT is one of
+/// They stand between `<!-- generated: WHAT -->` and `<!-- end -->`. WHAT is one of
 ///
-///   FILE                  the table of what `host --save` or `host bench --save` wrote
-///   ratios, then lines    `FILE LABEL`: means of the ratios to cuBLAS of `host bench`, by file
+///   FILE                  the table of what `rungs --save` or `rungs bench --save` wrote
+///   ladders FILES         saved ladders side by side
+///   ratios, then lines    `FILE LABEL`: means of the ratios to cuBLAS of `rungs bench`, by file
+///   summary, then lines   `FILE LABEL`: mean and lowest ratio of each file; # is their number
 ///   ladder FOLDER         the rungs, with links to their pages in FOLDER
-///   tensor-cores FOLDER   those of the ladder of tensor cores
+///   tensor-cores FOLDER   the rungs of the ladder of tensor cores
 ///   kernels               all kernels, with what each does
 ///   examples LINK         the examples with kernels; LINK leads from the page to their folder
 ///   nav LANGUAGE RUNG     links to the pages before and after, to the source and the translation
@@ -33,7 +33,7 @@ use crate::{files, pictures, stdio};
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
-    /// Write nothing; fail if something is not what its source says
+    /// Write nothing; fail if a part is not current
     #[arg(long)]
     check: bool,
 }
@@ -77,7 +77,7 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
         if args.check {
             let file = path.strip_prefix(&root).unwrap_or(&path).display();
             stdio::say(format_args!(
-                "{file} is not what its sources say; type `cargo xtask readme` and commit the result"
+                "{file} is not current: run `cargo xtask readme` and commit the result"
             ));
             stale = true;
         } else {
@@ -121,6 +121,18 @@ fn generate(root: &Path, what: &str) -> Result<String, String> {
                 let (path, label) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
                 let name = path.trim_start_matches("runs/").trim_end_matches(".jsonl");
                 table += &tables::ratios(&file(path)?, name, label)?;
+            }
+            Ok(table)
+        }
+        ["ladders", ref runs @ ..] => {
+            let runs = runs.iter().map(|path| file(path)).collect::<Result<Vec<_>, _>>()?;
+            tables::ladders(&runs)
+        }
+        ["summary", ..] => {
+            let mut table = tables::SUMMARY_HEAD.to_owned();
+            for line in what.lines().skip(1).filter(|line| !line.trim().is_empty()) {
+                let (path, label) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
+                table += &tables::summary(&file(path)?, path, label)?;
             }
             Ok(table)
         }

@@ -1,4 +1,4 @@
-//! `cargo xtask sass`: what the assembler made of the inner loops.
+//! `cargo xtask sass`: the machine code of the inner loops.
 //!
 //! Two things in the disassembly cost a GEMM most, and neither shows in the PTX; what they are
 //! worth is in `kernels-gpu/NOTES.md`.
@@ -38,10 +38,9 @@ const LEAST: usize = 32;
 
 /// Count what slows the inner loops of kernels down, in the disassembly
 ///
-/// Prints, for the loop of each kernel with the largest share of multiply-adds: instructions,
-/// multiply-adds, loads of shared memory; and per 1024 multiply-adds, conflicts of registers and
-/// instructions that loads come too late. Takes a ptxas, with cuobjdump beside it: in $PTXAS, on
-/// the PATH, or in a CUDA toolkit. No GPU is needed.
+/// The loop with the largest share of multiply-adds counts. Prints its instructions, multiply-adds
+/// and shared loads, and per 1024 multiply-adds register conflicts and the delay of late loads.
+/// Needs ptxas with cuobjdump beside it, in $PTXAS, on the PATH, or in a CUDA toolkit, but no GPU.
 #[derive(clap::Args)]
 pub struct Args {
     /// Kernels: rungs of the ladder, tiles, or any other entry point [default: the last rungs,
@@ -98,7 +97,7 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is worth looking at if nothing is named.
+/// The default kernels.
 fn usual(arch: CudaArch) -> Vec<String> {
     let rungs = LADDER.iter().skip_while(|descriptor| descriptor.name() != "warptile");
     let all = rungs.chain(TILES);
@@ -119,8 +118,7 @@ impl Instruction<'_> {
         self.text.split([' ', '.']).next() == Some(name)
     }
 
-    /// The registers it names, in order, and whether each is marked `.reuse`; none in place of
-    /// other operands.
+    /// The operands in order: a register and whether it is marked `.reuse`, or none.
     fn operands(&self) -> impl Iterator<Item = Option<(u32, bool)>> {
         let operands = self.text.split_once(' ').map_or("", |(_, operands)| operands);
         operands.split(',').map(|operand| {
@@ -173,12 +171,10 @@ fn inner_loop<'i, 'a>(all: &'i [Instruction<'a>]) -> Option<&'i [Instruction<'a>
     loops.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, body)| body)
 }
 
-/// Checks in the loop of `persistent` that a stage of shared memory is released after its values were
-/// used.
+/// Checks that the loop of `persistent` releases a stage after its values were used.
 ///
-/// [`ARRIVALS_TO_RELEASE`] says after how many arrivals at a barrier that is, and why it must be
-/// looked for here: fewer of them may stand between a load and the first instruction that uses
-/// what it loads.
+/// [`ARRIVALS_TO_RELEASE`] counts the arrivals that release one, and says why the check is needed.
+/// Fewer arrivals must stand between a load and the first use of its value.
 ///
 /// # Errors
 /// What is wrong.

@@ -5,10 +5,10 @@ use std::process::{Command, ExitCode};
 
 /// Measure the kernels on this machine's GPU, for `auto`
 ///
-/// Runs `host tune`, and leaves the table in `crates/cuda_gemm/tuned`, where the next build finds it.
+/// Runs `rungs tune` and writes the table to crates/cuda_gemm/tuned, for the next build.
 #[derive(clap::Args)]
 pub struct Args {
-    /// More options for `host tune`
+    /// More options for `rungs tune`
     #[arg(last = true, value_name = "OPTIONS")]
     options: Vec<String>,
 }

@@ -135,17 +135,19 @@ impl CudaBuilder {
         self
     }
 
-    /// Whether to build the crate `alloc`, too, for kernels that use it or depend on a crate that does.
-    /// Default: false. They need an allocator: the feature `alloc` of `cuda_std` is one.
+    /// Whether to build the crate `alloc` as well. Default: false.
+    ///
+    /// Kernels that use it need an allocator, such as the feature `alloc` of `cuda_std`.
     pub fn alloc(mut self, alloc: bool) -> Self {
         self.alloc = alloc;
         self
     }
 
-    /// Whether LLVM's pass `separate-const-offset-from-gep` runs, which makes addresses cheaper.
-    /// Default: false, because that of Rust 1.95 gives wrong code: it takes `-(!x as isize)` for
-    /// `-(x as isize) - 1` in the offset of a pointer, so that `[T]::sort` fails. For kernels whose
-    /// every instruction counts, and whose results are tested.
+    /// Whether LLVM's pass `separate-const-offset-from-gep` runs. Default: false.
+    ///
+    /// It makes addresses cheaper, but Rust 1.95's pass gives wrong code. In the offset of a
+    /// pointer it replaces `-(!x as isize)` by `-(x as isize) - 1`, and `[T]::sort` fails. Use it
+    /// for kernels whose every instruction counts and whose results are tested.
     pub fn separate_const_offset(mut self, separate: bool) -> Self {
         self.separate_const_offset = separate;
         self
@@ -183,9 +185,10 @@ impl CudaBuilder {
         self
     }
 
-    /// Whether to ask rustup for the component `rust-src` where the toolchain lacks it
-    /// ([`rust_src`]). Default: true. The environment variable
-    /// [`CUDA_BUILDER_INSTALL_RUST_SRC=0`](rust_src::INSTALL) forbids it, too.
+    /// Whether to ask rustup for `rust-src` if the toolchain lacks it. Default: true.
+    ///
+    /// The environment variable [`CUDA_BUILDER_INSTALL_RUST_SRC=0`](rust_src::INSTALL) also forbids
+    /// it.
     pub fn install_rust_src(mut self, install: bool) -> Self {
         self.install_rust_src = install;
         self
@@ -203,12 +206,16 @@ impl CudaBuilder {
         self
     }
 
-    /// Builds the crate, and returns the path of the PTX. A build script is run again when a source
-    /// changes, of the crate or of one that it depends on by path, an environment variable that they
-    /// name, or a manifest, a lock file or a configuration that cargo reads for them.
+    /// Builds the crate, and returns the path of the PTX.
+    ///
+    /// Cargo runs the build script again after a change of one of these:
+    ///
+    /// - a source of the crate, or of one that it depends on by path
+    /// - an environment variable that the sources name
+    /// - a manifest, lock file or configuration that cargo reads for them
     ///
     /// # Errors
-    /// See [`CudaBuilderError`]. They go to stderr as well, in front of the compiler's own messages.
+    /// See [`CudaBuilderError`]. Errors also go to stderr, before the compiler's own messages.
     pub fn build(self) -> Result<PathBuf, CudaBuilderError> {
         if !self.crate_dir.join("Cargo.toml").is_file() {
             return Err(CudaBuilderError::NoCrate(self.crate_dir));
@@ -247,8 +254,7 @@ impl CudaBuilder {
         Ok(path)
     }
 
-    /// The folder to build in. What decides about the code is part of every crate's flags, `core`
-    /// included: a folder each keeps one build from evicting the other.
+    /// The folder to build in, one for each set of flags: builds must not evict each other.
     fn folder(&self) -> String {
         let flags = self.code_flags();
         if flags == CudaBuilder::new("").arch(self.arch).code_flags() {
@@ -259,8 +265,9 @@ impl CudaBuilder {
         format!("{}-{:016x}", self.arch, hasher.finish())
     }
 
-    /// The folder for the PTX: one for each way of building the crate, because cargo runs no rustc
-    /// for a way that it has built before, and rustc's PTX must still be there then.
+    /// The folder for the PTX, one for each way to build the crate.
+    ///
+    /// For a way that it has built before, cargo runs no rustc, so the PTX must still be there.
     fn own_folder(&self) -> String {
         let CudaBuilder { crate_dir, release, debug, alloc, build_args, emit_llvm_ir, .. } = self;
         let crate_dir = crate_dir.canonicalize().unwrap_or_else(|_| crate_dir.clone());
@@ -315,7 +322,7 @@ impl CudaBuilder {
         Err(cause)
     }
 
-    /// The command that compiles the crate, but for what it writes.
+    /// The command that compiles the crate, without its outputs.
     fn command(&self, device_dir: &Path) -> Result<Command, CudaBuilderError> {
         let mut cargo = cargo();
         cargo.current_dir(&self.crate_dir);
@@ -359,7 +366,7 @@ impl CudaBuilder {
             format!("-Cjump-tables={}", if self.jump_tables { "yes" } else { "no" }),
             // The backend has no library to call for these.
             "-Cllvm-args=-expand-fp-convert-bits=64".into(),
-            // They say which ordering an atomic instruction has, and where in the source a refused one is.
+            // Lines tell the ordering of an atomic instruction, and the place of a refused one.
             "-Cdebuginfo=line-directives-only".into(),
         ];
         let mut llvm_option = |on: bool, option: &str| {

@@ -42,9 +42,11 @@ pub(crate) fn cargo() -> Command {
     cargo
 }
 
-/// A linker that links nothing. rustc has written the PTX before it links, and the linker that the target
-/// asks for, `llvm-bitcode-linker`, is not part of the stable toolchain. It makes its output an empty file:
-/// where there is none, cargo takes the crate for stale, and runs rustc each time.
+/// A linker that links nothing.
+///
+/// rustc writes the PTX before it links. The target's own linker, `llvm-bitcode-linker`, is not
+/// part of the stable toolchain. This one writes an empty file: without an output cargo would run
+/// rustc each time.
 pub(crate) fn noop_linker(device_dir: &Path) -> Result<PathBuf, CudaBuilderError> {
     let (name, script) = if cfg!(windows) {
         (

@@ -1,36 +1,37 @@
-//! Keeping the optimiser from putting under other conditions what threads must execute together.
+//! Keeps the optimiser from adding conditions to convergent instructions.
 //!
-//! A barrier, a shuffle or a vote is *convergent*: a copy of it in each arm of a branch is not
-//! what the program says, nor is one that was moved into an arm, because the threads that should
-//! meet are at different places then. A copy under the same conditions does no harm: where a loop is unrolled
-//! in full, its threads meet in each copy. Two kinds of optimisation add conditions, and each is kept from it:
+//! A barrier, a shuffle or a vote is *convergent*: threads must execute it together. A copy in each
+//! arm of a branch would separate them. A copy under the same conditions is harmless, as in a loop
+//! that is unrolled in full. Two kinds of optimisation add conditions:
 //!
-//! - rustc's MIR pass JumpThreading, which knows of no convergent function. It is switched off.
-//! - LLVM's jump threading, sinking and their like, which leave alone what is marked `convergent`.
-//!   LLVM's own intrinsics for such instructions are, but rustc does not mark the functions that
-//!   call them. Here every function is marked, and LLVM takes the mark from those that call nothing
-//!   convergent: as clang does it for CUDA. See "Convergent Operation Semantics" in LLVM's manual.
+//! - rustc's MIR pass JumpThreading, which knows no convergent functions. It is switched off.
+//! - LLVM's jump threading, sinking and similar passes. They respect the mark `convergent`, which
+//!   LLVM's intrinsics have, but rustc does not mark the callers. So every function is marked here,
+//!   and LLVM removes the mark where nothing convergent is called, as for CUDA in clang. LLVM's
+//!   manual describes this in "Convergent Operation Semantics".
 //!
-//! What remains is `asm!`, which rustc cannot mark. [`finish`](crate::ptx::finish) refuses a kernel
-//! that has a convergent instruction in inline assembly, with two exceptions. LLVM has no intrinsic for
-//! `wgmma.mma_async`, before which a `wgmma.fence` belongs; it has one for the `wgmma.commit_group` that
-//! must follow. And its intrinsics for `mma`, `ldmatrix` and `stmatrix` are not convergent: a loop around
-//! one is unrolled with a remainder. Behind these stands `activemask`, whose result nobody uses. What is
-//! in one basic block with a convergent intrinsic comes under no other condition than that, and copies have
-//! both, since assembly with side effects stays in its block: so `finish` takes these in assembly, and no
-//! other `wgmma`, if the rest of their basic block has a `wgmma.commit_group` or an `activemask` that is not.
+//! rustc cannot mark `asm!`. So [`finish`](crate::ptx::finish) refuses convergent instructions in
+//! inline assembly, with two exceptions. They must share a basic block with an intrinsic:
+//!
+//! | in assembly | with the intrinsic | because |
+//! |---|---|---|
+//! | `wgmma.mma_async`, and `wgmma.fence` before it | `wgmma.commit_group` after it | LLVM has no intrinsic |
+//! | `mma`, `ldmatrix`, `stmatrix` | `activemask`, whose result is unused | their intrinsics are not convergent |
+//!
+//! Assembly with side effects stays in its basic block. So no condition and no copy can separate it
+//! from the convergent intrinsic.
 
 /// The flags for rustc.
 pub fn rustflags() -> impl Iterator<Item = String> {
     let mark = ["-Zmir-enable-passes=-JumpThreading", "-Cllvm-args=-force-attribute=convergent"];
-    // The mark falls on LLVM's intrinsics, too, which have no body to see that it is wrong.
+    // LLVM's intrinsics are marked as well, and have no body that could disprove the mark.
     let unmark = |name| format!("-Cllvm-args=-force-remove-attribute=llvm.{name}:convergent");
     mark.map(str::to_owned).into_iter().chain(harmless_intrinsics().map(unmark))
 }
 
-/// The intrinsics that rustc writes for `core`'s arithmetic and memory, none of which is
-/// convergent. One that is missing here keeps a loop around it from being unrolled as far as it
-/// could be, and does no other harm.
+/// Intrinsics of `core`'s arithmetic and memory, which are not convergent.
+///
+/// A missing one only limits how far a loop around it is unrolled.
 fn harmless_intrinsics() -> impl Iterator<Item = String> {
     const INTEGERS: [&str; 5] = ["i8", "i16", "i32", "i64", "i128"];
     const FLOATS: [&str; 3] = ["f16", "f32", "f64"];

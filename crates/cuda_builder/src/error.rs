@@ -126,7 +126,7 @@ impl fmt::Debug for CudaBuilderError {
     }
 }
 
-/// What to do about a library that is missing.
+/// The advice for a missing library.
 fn help(library: &str) -> &'static str {
     match library {
         "alloc" => "`CudaBuilder::alloc` builds it, for kernels with an allocator",

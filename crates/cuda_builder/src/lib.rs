@@ -11,18 +11,18 @@
 //! # Ok::<(), cuda_builder::CudaBuilderError>(())
 //! ```
 //!
-//! What it adds to `cargo rustc --target nvptx64-nvidia-cuda`:
-//! - it asks rustup for `rust-src` where that is missing ([`rust_src`]);
-//! - it keeps the optimiser from copying barriers and their like, and refuses assembly that could
-//!   be copied so ([`ptx::Refused`]);
-//! - it sets the flags that make the code fast and right, each explained where it is set;
-//! - it writes the launch bounds of `#[kernel]` and the alignment of its grid constants into the
-//!   PTX, and refuses PTX in which a kernel calls a function that does not exist or, if it must
-//!   not, can panic or uses local memory ([`ptx`], [`Panic`], [`LocalMemory`]);
-//! - what is refused is named by its place in the Rust source;
-//! - it gives the crate `no_std` and the unstable features that kernels need, Rust-CUDA's values of
-//!   `cfg(target_feature)`, and tells cargo which files and variables a build script depends on;
-//! - the PTX is the same, byte for byte, wherever the checkout and the Rust sources lie.
+//! It adds this to `cargo rustc --target nvptx64-nvidia-cuda`:
+//! - It asks rustup for `rust-src` if that is missing ([`rust_src`]).
+//! - It keeps the optimiser from copying convergent instructions, and refuses assembly that could
+//!   be copied ([`ptx::Refused`]).
+//! - It sets the flags for fast and correct code, each explained where it is set.
+//! - It writes launch bounds and the alignment of grid constants into the PTX.
+//! - It refuses calls of functions that do not exist, and on request panics and local memory
+//!   ([`ptx`], [`Panic`], [`LocalMemory`]). Errors name the place in the Rust source.
+//! - It gives the crate `no_std`, the unstable features that kernels need, and Rust-CUDA's values
+//!   of `cfg(target_feature)`.
+//! - It tells cargo which files and variables a build script depends on.
+//! - The PTX is the same, byte for byte, wherever the checkout and the Rust sources lie.
 
 mod arch;
 mod builder;

@@ -74,13 +74,14 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Finishes PTX as rustc wrote it: moves the launch bounds of `#[kernel]` into the heads of
-/// their kernels, aligns their grid constants, names arrays in shared memory after the functions
-/// that use them, defines the functions that rustc takes for granted,
-/// leaves out the comments around inline assembly, an eighth of the text of kernels that have much of it, and refuses what a
-/// kernel must not have.
+/// Finishes the PTX that rustc wrote, and refuses what a kernel must not have.
 ///
-/// Atomics on a thread's own variables become ordinary instructions.
+/// - Launch bounds of `#[kernel]` move into the heads of the kernels.
+/// - Grid constants are aligned.
+/// - Arrays in shared memory are named after the functions that use them.
+/// - `memcmp`, which rustc assumes to exist, is defined.
+/// - Comments around inline assembly are left out: they can be an eighth of the text.
+/// - Atomics on a thread's own variables become ordinary instructions.
 ///
 /// # Errors
 /// See [`Refused`].
@@ -160,7 +161,7 @@ pub fn finish(text: &str, rules: Rules) -> Result<String, Refused> {
     Ok(finished)
 }
 
-/// The text with a definition in place of the declaration of `memcmp`.
+/// The text with `memcmp` defined instead of declared.
 fn defined(text: &str) -> Cow<'_, str> {
     let is_memcmp = |declaration: &Declaration<'_>| {
         let mut head = declaration.head.iter().map(|lexeme| lexeme.text);
@@ -339,7 +340,7 @@ mod tests {
                 }
                 other => panic!("{assembly}: {other:?}"),
             }
-            // What comes after is a function of its own again.
+            // The next function stands alone again.
             let text = with_body(assembly) + &SAXPY.replace("saxpy", "second");
             let names: Vec<_> = kernels(&text).into_iter().map(|kernel| kernel.name).collect();
             assert_eq!(names, ["saxpy", "second"], "{assembly}");

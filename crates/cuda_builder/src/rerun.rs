@@ -1,5 +1,5 @@
-//! When a build script is run again: when anything changes that cargo reads for the device build.
-//! What that changes is for cargo to say, which builds what is stale.
+//! When a build script runs again: after any change of the files that cargo reads for the device
+//! build. Cargo then finds out what is stale.
 //!
 //! A file that would be read and is not there, such as `.cargo/config.toml`, has no time that could
 //! change. Cargo takes a missing file for changed, each time, and a folder for changed when

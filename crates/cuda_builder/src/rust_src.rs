@@ -11,12 +11,14 @@ use std::process::{Command, Stdio};
 
 use crate::CudaBuilderError;
 
-/// Set to `0`, it forbids every build to install `rust-src`: for whoever runs somebody else's
-/// build script. So does cargo's own `CARGO_NET_OFFLINE=true`.
+/// The variable that forbids every build to install `rust-src` if it is `0`.
+///
+/// It is for users of somebody else's build script. `CARGO_NET_OFFLINE=true` has the same effect.
 pub const INSTALL: &str = "CUDA_BUILDER_INSTALL_RUST_SRC";
 
-/// The folder of the sources of Rust's library, of the toolchain which builds the crate in
-/// `crate_dir`: installs them if it lacks them and `install` and the environment allow it.
+/// The folder of the library's sources, in the toolchain that builds the crate in `crate_dir`.
+///
+/// Missing sources are installed if `install` and the environment allow it.
 ///
 /// # Errors
 /// [`CudaBuilderError::NoRustSrc`] says what to type.
@@ -132,8 +134,10 @@ pub(crate) fn in_build_script() -> bool {
 mod tests {
     use super::*;
 
-    /// Writes a program, in another process: one that a thread of this one starts meanwhile would
-    /// inherit the open file, and Linux runs no file that is open for writing.
+    /// Writes a program, in another process.
+    ///
+    /// Here, a child of another thread could inherit the open file, which Linux then refuses to
+    /// run.
     fn write_program(path: &Path, script: &str) {
         let write = "printf '%s' \"$1\" > \"$0\" && chmod 755 \"$0\"";
         let status = Command::new("sh").args(["-c", write]).arg(path).arg(script).status();

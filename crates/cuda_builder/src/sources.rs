@@ -6,32 +6,33 @@
 //!
 //! # What the digest of a crate sees
 //!
-//! The digest covers what the compiler sees of a crate: the tokens of its items, and the settings in
-//! its `Cargo.toml`. These change no digest:
+//! The digest covers what the compiler sees of a crate: the tokens of its items, and the settings
+//! in its `Cargo.toml`. These change no digest:
 //! - comments, documentation and white space;
 //! - items under `#[cfg(test)]`, and in a `no_std` crate those under
 //!   `#[cfg(not(target_arch = "nvptx64"))]`, which the build for the GPU leaves out;
-//! - the file and the module in which an item stands, and the order of items. A path counts by the
-//!   item to which it leads, and a `use` only by what the items of its module mention. Where a crate
-//!   has several items of one name, the digest of the meant one counts, so that a function that moves
-//!   next to another constant of that name is seen.
+//! - the file and the module in which an item stands, and the order of items.
+//!
+//! A path counts by the item to which it leads, and a `use` by the names that its module uses. If a
+//! crate has several items of one name, the digest of the right one counts. So a function that
+//! moves next to another constant of that name is noticed.
 //!
 //! These change a digest, although they may change no code:
 //! - the order of tokens, a trailing comma, a visibility, an attribute such as `#[allow]`;
-//! - an item that moves to a module where other traits are in scope, or another `*` of another crate,
-//!   or whose macros may declare what the item mentions;
+//! - an item that moves to a module with other traits or another crate's `*` in scope, or whose
+//!   macros may declare names that the item uses;
 //! - in a crate on which others depend: a public item that moves, if another one has its name;
 //! - an item with `line!()` and its like, by any change of its file.
 //!
-//! What no digest sees: the order in which the optimiser gets functions, a derive that reads
-//! documentation, and a kernel that computes with the text of its own file (`include_str!`).
+//! No digest sees these: the order in which the optimiser gets functions, a derive that reads
+//! documentation, and a kernel that reads its own file (`include_str!`).
 //!
-//! Of the workspace's `Cargo.toml` and `Cargo.lock` only what the crates can need counts: the versions
-//! of the packages that they reach, their lines in `[workspace.dependencies]`, and the settings that
-//! hold for all packages. So a new dependency of the host makes no PTX stale.
+//! Parts of the workspace's `Cargo.toml` and `Cargo.lock` count: the versions of the packages that
+//! the crates reach, their lines in `[workspace.dependencies]`, and the settings for all packages.
+//! So a new dependency of the host makes no PTX stale.
 //!
-//! PTX is committed compressed, a tenth of its size: what is listed as `sm_80.ptx` lies in
-//! `sm_80.ptx.xz`. The digest is of the text; `sha256sum` checks it after `xz -dk`.
+//! PTX is committed compressed, at a tenth of its size: the listed `sm_80.ptx` is `sm_80.ptx.xz`.
+//! The digest is of the text; `sha256sum` checks it after `xz -dk`.
 
 use std::collections::HashMap;
 use std::fmt::Write;

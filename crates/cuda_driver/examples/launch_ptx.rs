@@ -1,12 +1,12 @@
-//! Launches the kernel `k` of a PTX file, whose parameters are a buffer of 4096 words that count
-//! up and one that nobody has written: so are the planted bugs of `soft_cuda`.
+//! Launches the kernel `k` of a PTX file, as the planted bugs of `soft_cuda` have it.
 //!
 //! usage: launch_ptx FILE BLOCKS THREADS
 //!
-//! A kernel with `griddepcontrol` is launched twice, and the second launch may begin before the first has ended.
+//! Its parameters are two buffers: 4096 words that count up, and unwritten memory. A kernel with
+//! `griddepcontrol` is launched twice, and the second launch may begin before the first has ended.
 //!
-//! It takes the first GPU if there is one, else the software device for `sm_90a`. Exit status: 0 if the launch
-//! succeeds, 1 if it fails, 2 if the PTX does not load.
+//! The device is the first GPU, else the software device for `sm_90a`. The exit status is 0 if the
+//! launch succeeds, 1 if it fails, 2 if the PTX does not load.
 
 use std::error::Error;
 use std::process::ExitCode;

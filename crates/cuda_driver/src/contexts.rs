@@ -149,7 +149,7 @@ fn driver_pop() -> Result<CUcontext, CUresult> {
 }
 
 fn driver_push(ctx: CUcontext) -> Answer {
-    // SAFETY: the handle is one that the caller got from the driver.
+    // SAFETY: the caller got the handle from the driver.
     unsafe { forward!(cuCtxPushCurrent_v2(ctx: CUcontext)) }
 }
 

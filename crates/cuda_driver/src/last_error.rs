@@ -33,10 +33,9 @@ pub(crate) fn answer(function: &str, call: impl FnOnce() -> Answer) -> CUresult 
         tests::panic_if_asked();
         call()
     };
-    // Later calls see nothing half changed. Calls share the handles behind `soft::state::lock`,
-    // the software device's memory and the thread's stack of contexts, and a change to one of
-    // them is a few operations of its collections between which nothing can panic. So a mutex
-    // that a panic has poisoned is locked all the same.
+    // A poisoned mutex can be locked. Calls share the handles behind `soft::state::lock`, the
+    // software device's memory and the thread's stack of contexts. Each change to one of them is a
+    // few operations of its collections, between which nothing can panic.
     let result = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or(panic.downcast_ref::<String>().map(String::as_str));
@@ -70,9 +69,10 @@ pub(crate) fn explain(text: String) {
     with_last_error(|last| *last = LastError { text: Some(text), fresh: true });
 }
 
-/// What the latest failed call on this thread had to say beyond its code: why a
-/// launch was refused, why PTX did not load, which address a copy missed. `None` if
-/// it had no more to say.
+/// The details of the latest failed call on this thread.
+///
+/// For example: why a launch was refused, why PTX did not load, which address a copy missed. `None`
+/// if there are none.
 pub fn last_error() -> Option<String> {
     with_last_error(|last| last.text.clone()).flatten()
 }

@@ -1,9 +1,8 @@
 //! Each thread's stack of contexts.
 //!
-//! The driver keeps a stack of contexts per thread. Software contexts live in a
-//! stack here, in which a [`Slot::Driver`] stands for one entry of the driver's
-//! own stack: which GPU context that is, only the driver knows, because libraries
-//! such as cuBLAS change it too.
+//! The driver keeps a stack of contexts per thread. Software contexts live in a stack here. A
+//! [`Slot::Driver`] in it stands for one entry of the driver's own stack. Only the driver knows
+//! which GPU context that is, because libraries such as cuBLAS change it too.
 
 use std::cell::RefCell;
 
@@ -44,7 +43,7 @@ pub(crate) fn pop() {
     with_stack(|stack| stack.pop());
 }
 
-/// Makes `slot` the top in place of what is there, if anything is.
+/// Replaces the top by `slot`, or pushes it onto an empty stack.
 pub(crate) fn replace_top(slot: Slot) {
     with_stack(|stack| {
         stack.pop();

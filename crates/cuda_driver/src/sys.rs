@@ -1,5 +1,6 @@
-//! The driver API's functions and types under their C names: the 103 functions
-//! that `cust` 0.3.2 references, and a few that it lacks, such as those for stream capture.
+//! The driver API's functions and types under their C names.
+//!
+//! They are the 103 functions that `cust` 0.3.2 references, and a few more, such as stream capture.
 //!
 //! Parameters are those of `cuda.h`; NVIDIA's CUDA Driver API manual describes
 //! them. [The crate's documentation](crate) says where a call goes. `cust`'s raw
@@ -41,9 +42,8 @@ macro_rules! jump {
 /// Defines one C function. Every function of the API is made here, so none lets a panic
 /// out into C, which would end the process.
 ///
-/// On Linux its C name is a hidden symbol, a jump to the function. `no_mangle` would have a
-/// shared library export the name, and then the dynamic linker gives a program the first driver
-/// API that it finds: this one in place of `libcuda`, or another one in place of this.
+/// On Linux its C name is a hidden symbol, a jump to the function. With `no_mangle` a shared
+/// library would export the name, and the dynamic linker could mix this driver API with `libcuda`.
 macro_rules! export {
     ($doc:expr, $name:ident($($arg:ident: $type:ty),*) => $answer:expr) => {
         #[doc = $doc]

@@ -85,7 +85,7 @@ pub struct CUdeviceptr(pub u64);
 /// A callback for `cuLaunchHostFunc`.
 pub type CUhostFn = Option<unsafe extern "C" fn(user_data: *mut c_void)>;
 
-/// Dynamic shared memory in bytes for a block of so many threads.
+/// Dynamic shared memory in bytes for a block of `block_size` threads.
 pub type CUoccupancyB2DSize = Option<unsafe extern "C" fn(block_size: c_int) -> usize>;
 
 /// The `CUdevice` that stands for the host in prefetches and advice.
@@ -140,9 +140,11 @@ pub struct CUlaunchAttribute {
     pub id: c_uint,
     /// Padding up to offset 8; leave it 0.
     pub pad: [u8; 4],
-    /// The value's bytes: for a cluster dimension, x, y and z as three `u32`; for programmatic stream
-    /// serialization, an `int`, 1 if it is allowed; for the scheduling of clusters, an `int`, 1 to spread the
-    /// blocks of one over multiprocessors.
+    /// The value's bytes.
+    ///
+    /// A cluster dimension has x, y and z as three `u32`. Programmatic stream serialization has an
+    /// `int`, 1 to allow it. Cluster scheduling has an `int`, 1 to spread the blocks of a cluster
+    /// over multiprocessors.
     pub value: [u8; 64],
 }
 

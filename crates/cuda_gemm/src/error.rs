@@ -6,7 +6,7 @@ use std::ops::Range;
 use cuda_driver::GpuUnavailable;
 use cuda_driver::sys::CUresult;
 use gemm_matrix::ViewError;
-use host_system::format::{compared, excerpt};
+use host_system::format::{alternatives, compared, excerpt};
 
 /// What can go wrong between a request and its result.
 ///
@@ -25,13 +25,12 @@ use host_system::format::{compared, excerpt};
 #[non_exhaustive]
 pub enum Error {
     /// No kernel has this name.
-    #[error("there is no kernel `{}`{}; the kernels are {}", excerpt(.name),
-        .nearest.map(|n| format!(" (did you mean `{n}`?)")).unwrap_or_default(), .known.join(", "))]
+    #[error("there is no kernel `{}`; the nearest are {}", excerpt(.name), alternatives(.nearest))]
     UnknownKernel {
         /// The name asked for.
         name: String,
-        /// The kernel whose name looks most like it, if any does.
-        nearest: Option<&'static str>,
+        /// The three kernels whose names are most like it.
+        nearest: Vec<&'static str>,
         /// Every kernel, in order.
         known: Vec<&'static str>,
     },

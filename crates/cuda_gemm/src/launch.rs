@@ -25,7 +25,7 @@ pub use builder::PlanBuilder;
 pub use expected::expect_planned;
 pub use extras::{Extras, RawExtra, RawExtras};
 pub use kernel::Kernel;
-pub use names::{find_kernel, find_tensor_core, nearest_name};
+pub use names::{find_kernel, find_tensor_core, nearest_names};
 pub use plan::Plan;
 pub use product::{Product, ProductBuilder};
 pub use tensor_core::{TensorCoreBuilder, TensorCoreKernel, TensorCorePlan};

@@ -64,7 +64,7 @@ pub use kernels_gpu as kernels;
 pub use kernels_gpu::abi::tensor_core::InputType;
 pub use launch::{
     Extras, Kernel, Plan, PlanBuilder, Product, ProductBuilder, TensorCoreBuilder,
-    TensorCoreKernel, TensorCorePlan, find_kernel, find_tensor_core, nearest_name,
+    TensorCoreKernel, TensorCorePlan, find_kernel, find_tensor_core, nearest_names,
 };
 pub use limits::Limits;
 pub use matrix::{

@@ -1,15 +1,15 @@
-//! Atomic operations that `core::sync::atomic` does not have on the GPU, or only through a
-//! compare-and-swap loop.
+//! Atomic operations that `core::sync::atomic` lacks on the GPU, or has only as a loop.
 //!
-//! `core`'s integer atomics work in kernels, in global and in shared memory, and order memory for
-//! the whole system (`atom.sys`), as `cuda_builder` makes sure. On a thread's own variables they are
-//! ordinary instructions. Those of 8 and 16 bits access the whole word of 32 bits that they lie in. Here are
-//! - floats ([`AtomicF32`], [`AtomicF64`]), for the device, and for a block or the system;
+//! `core`'s integer atomics work in kernels, in global and shared memory. `cuda_builder` gives them
+//! the scope of the whole system (`atom.sys`). On a thread's own variables they are ordinary
+//! instructions. Atomics of 8 and 16 bits access the whole 32-bit word. This module adds:
+//!
+//! - floats ([`AtomicF32`], [`AtomicF64`]), for the device, a block or the system;
 //! - integers for a device ([`DeviceAtomicU32`]) or a block ([`BlockAtomicU32`]);
-//! - functions on pointers to global memory, for the device, which are one instruction each.
+//! - functions on pointers to global memory, for the device, of one instruction each.
 //!
-//! Of the functions, all but those that say `acq_rel` are relaxed: they order nothing but the access itself. Pair
-//! them with a fence of [`thread`](crate::thread) where order matters.
+//! The functions are relaxed, except the ones named `acq_rel`: they order only the access itself.
+//! Pair them with a fence of [`thread`](crate::thread) if order matters.
 
 use cuda_std_macros::gpu_only;
 

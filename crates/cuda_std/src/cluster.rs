@@ -5,8 +5,8 @@
 //! how many blocks a cluster has, up to 8; the grid of a launch is whole clusters. Without it each
 //! block is a cluster of its own.
 //!
-//! A block may access the memory of another one after that has started, and before it exits: so a
-//! [`sync`] comes before the first such access, and another one after the last.
+//! A block may access the memory of another one only while that block runs. So call [`sync`] before
+//! the first such access, and again after the last.
 //!
 //! ```no_run
 //! use cuda_std::cluster;
@@ -176,8 +176,8 @@ impl<T> Clone for ClusterPtr<T> {
 
 impl<T> Copy for ClusterPtr<T> {}
 
-/// The same place in the shared memory of the block with rank `rank` (`mapa.shared::cluster`), which
-/// may be this one.
+/// The same place in the shared memory of the block with rank `rank` (`mapa.shared::cluster`),
+/// which may be this one.
 ///
 /// # Safety
 /// `rank` is below [`cluster_nctarank`].
@@ -216,7 +216,7 @@ impl<T> ClusterPtr<T> {
         ClusterPtr { address: self.address.wrapping_add(bytes), element: PhantomData }
     }
 
-    /// The same address, for elements of another type.
+    /// This address, for elements of another type.
     #[inline(always)]
     #[must_use]
     pub fn cast<U>(self) -> ClusterPtr<U> {
@@ -226,7 +226,8 @@ impl<T> ClusterPtr<T> {
     /// The rank of the block in whose shared memory it points (`getctarank.shared::cluster`).
     ///
     /// # Safety
-    /// It points into the shared memory of a block of the cluster: of another address PTX says nothing.
+    /// It points into the shared memory of a block of the cluster: of another address PTX says
+    /// nothing.
     #[gpu_only]
     #[inline(always)]
     #[must_use]

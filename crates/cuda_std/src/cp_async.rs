@@ -1,9 +1,9 @@
 //! Asynchronous copies from global to shared memory (`cp.async`, sm_80).
 //!
-//! A copy bypasses the registers: the thread issues it and goes on. Copies are counted in
-//! groups. [`commit_group`] closes a group, and [`wait_group`] waits until at most so many
-//! of the latest groups are in flight. A wait covers this thread's own copies; a barrier
-//! after it makes everybody's visible to everybody.
+//! A copy bypasses the registers: the thread issues it and goes on. Copies form groups.
+//! [`commit_group`] closes a group, and [`wait_group`] waits until at most a given number of the
+//! latest groups are in flight. A wait covers this thread's own copies. A barrier after it makes
+//! the copies of all threads visible to all.
 
 use cuda_std_macros::gpu_only;
 
@@ -65,8 +65,8 @@ copies! {
     copy2, copy2_zfill = "cp.async.ca.shared.global", 8;
     /// Copies four f32 to `to` (`cp.async.cg.shared.global`, 16 bytes).
     copy4, copy4_zfill = "cp.async.cg.shared.global", 16;
-    /// Copies four f32 to `to` through the L1 cache (`cp.async.ca.shared.global`, 16 bytes): for what several blocks of a
-    /// multiprocessor read.
+    /// Copies four f32 to `to` through the L1 cache (`cp.async.ca.shared.global`, 16 bytes): for
+    /// what several blocks of a multiprocessor read.
     copy4_ca, copy4_ca_zfill = "cp.async.ca.shared.global", 16;
 }
 

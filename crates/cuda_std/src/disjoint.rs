@@ -1,4 +1,4 @@
-//! A slice of which each thread has its own elements.
+//! A slice in which each thread has its own elements.
 
 use core::marker::PhantomData;
 use core::slice;
@@ -7,10 +7,9 @@ use crate::thread;
 
 /// A slice in global memory that a kernel writes, each thread its own elements.
 ///
-/// A `&mut [T]` as a kernel's parameter would be one for every thread, all of the same elements.
-/// Here thread `i` of the grid's `n` has the elements `i`, `i + n`, `i + 2 n` and so on, counted as
-/// by [`thread::index`], and no other thread gets to them. The launch takes the host's buffer as
-/// `&mut`, so that nobody else has it either.
+/// A `&mut [T]` as a parameter would give every thread all elements. Here thread `i` of `n` has
+/// only the elements `i`, `i + n`, `i + 2 n` and so on, where `i` is its [`thread::index`]. The
+/// launch borrows the host's buffer as `&mut`, so nothing else accesses it.
 ///
 /// ```no_run
 /// use cuda_std::prelude::*;

@@ -20,8 +20,8 @@ pub fn fma_f64(a: f64, b: f64, c: f64) -> f64 {
     core::intrinsics::fmaf64(a, b, c)
 }
 
-/// The larger one, and NaN if one of them is (`max.NaN.f32`, sm_80); of the two zeros +0. [`f32::max`] takes the number
-/// of a number and a NaN.
+/// The larger one, and NaN if one of them is (`max.NaN.f32`, sm_80); of the two zeros +0.
+/// [`f32::max`] takes the number of a number and a NaN.
 #[gpu_only]
 #[inline(always)]
 #[must_use]

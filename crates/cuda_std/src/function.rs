@@ -1,4 +1,4 @@
-//! What a kernel can take in place of a closure.
+//! Functions as parameters of kernels, instead of closures.
 //!
 //! A kernel is found by its name, and a closure's type has none: so that no kernel can be generic
 //! over closures of the host. [`device_fn!`](crate::device_fn) makes a type that has one, out of

@@ -1,10 +1,11 @@
-//! 16-bit floats (the feature `half`): the types of the crate `half`, pairs of them, and arithmetic.
+//! 16-bit floats (the feature `half`): the types of the crate `half`, pairs of them, and
+//! arithmetic.
 //!
 //! - [`struct@f16`] and [`bf16`] are those of the crate `half`, whose own operators compute in
 //!   software.
 //! - [`f16x2`] and [`bf16x2`] are pairs in one register; their operators are one instruction each.
-//! - [`add`], [`fma`], [`max`] and the other functions here are the instructions of these names, for
-//!   all four types. Each rounds once, to the nearest number, ties to even; a NaN comes out as
+//! - [`add`], [`fma`], [`max`] and the other functions here are the instructions of these names,
+//!   for all four types. Each rounds once, to the nearest number, ties to even; a NaN comes out as
 //!   `7fff`. They do not flush subnormal numbers, and ptxas does not fuse them.
 //! - [`Half::widen`] and [`Half::narrow`] convert in one instruction.
 //!
@@ -33,7 +34,7 @@ pub use pair::{bf16x2, f16x2};
 
 /// A 16-bit float.
 pub trait Half: Copy {
-    /// The same value in 32 bits.
+    /// This value in 32 bits.
     #[must_use]
     fn widen(self) -> f32;
 

@@ -1,14 +1,13 @@
 //! The device's heap, as an allocator for the crate `alloc` (the feature `alloc`).
 //!
-//! With the feature, kernels have `Box`, `Vec`, `String` and `format!`, after
-//! `extern crate alloc;` and with `CudaBuilder::alloc(true)`. What they allocate is in global memory,
-//! and any thread may free it, in this launch or in a later one. It is slow, and the heap is small:
-//! 8 MiB, unless the host asks for more (`CU_LIMIT_MALLOC_HEAP_SIZE`). An allocation that fails is a
-//! panic.
+//! Kernels then have `Box`, `Vec`, `String` and `format!`. They need `extern crate alloc;` and
+//! `CudaBuilder::alloc(true)`. Allocations are in global memory, and any thread may free them, in
+//! this launch or a later one. They are slow. The heap has 8 MiB, unless the host sets
+//! `CU_LIMIT_MALLOC_HEAP_SIZE`. A failed allocation is a panic.
 //!
-//! Collections and formatting take stack, and call functions by their address, for which the driver
-//! cannot count it: a thread has 1 KiB then, unless the host asks for more (`CU_LIMIT_STACK_SIZE`).
-//! Past its end a GPU goes on with an illegal address; on the software device that is a fault.
+//! Collections and formatting call functions by address, so the driver cannot compute their stack.
+//! A thread has 1 KiB then, unless the host sets `CU_LIMIT_STACK_SIZE`. A stack overflow is an
+//! illegal access on a GPU, and a fault on the software device.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::arch::nvptx::{free, malloc};
@@ -25,8 +24,8 @@ static HEAP: DeviceHeap = DeviceHeap;
 /// Allocation and Operations").
 const ALIGN: usize = 16;
 
-// SAFETY: `malloc` gives memory that nobody else has until it is freed; a greater alignment is found
-// inside of a larger piece, whose beginning lies before the aligned place.
+// SAFETY: `malloc` gives memory that nobody else has until it is freed; a greater alignment is
+// found inside of a larger piece, whose beginning lies before the aligned place.
 unsafe impl GlobalAlloc for DeviceHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.align() <= ALIGN {

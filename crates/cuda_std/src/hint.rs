@@ -5,11 +5,10 @@ use cuda_std_macros::gpu_only;
 #[cfg(target_arch = "nvptx64")]
 use core::arch::asm;
 
-/// Returns `value`, of which the compiler then knows nothing, as `core::hint::black_box` does
-/// (which goes through local memory here). It costs no instruction.
+/// Returns `value` and hides it from the optimiser, at no cost.
 ///
-/// What is computed from the result is computed after the call, each time: not ahead of a loop
-/// that has no register to spare for it.
+/// `core::hint::black_box` goes through local memory here. Values derived from the result are
+/// recomputed after each call, instead of kept in registers across a loop.
 #[gpu_only]
 #[inline(always)]
 #[must_use]

@@ -1,10 +1,9 @@
 //! Printing: [`print!`](crate::print) and [`println!`](crate::println), as `std` has them.
 //!
-//! What a thread prints is formatted in its local memory and handed to the driver by `vprintf`, a
-//! line of at most [`LINE`] bytes at a time, so that the lines of threads do not mix. The driver
-//! keeps them in a buffer (`CU_LIMIT_PRINTF_FIFO_SIZE`, 1 MiB unless the host says otherwise) and
-//! writes them to the host's stdout when the host waits for the device. What was printed first is
-//! lost if the buffer overflows. A text ends at a character `\0`.
+//! A thread formats in local memory and passes lines of at most [`LINE`] bytes to `vprintf`, so
+//! lines of threads do not mix. The driver buffers them (`CU_LIMIT_PRINTF_FIFO_SIZE`, 1 MiB by
+//! default) and writes them to the host's stdout when the host waits for the device. If the buffer
+//! overflows, the oldest lines are lost. A text ends at a character `\0`.
 
 use core::fmt::{self, Write};
 

@@ -1,11 +1,16 @@
 //! Typed launches, on the host, through `cust` (the feature `launch`).
 //!
-//! For each kernel, [`#[kernel]`](macro@crate::kernel) makes a type of the kernel's name. It is
-//! found in a module by that name, and its `launch` takes what the kernel takes: a `&[f32]` as a
-//! `&DeviceBuffer<f32>`, a [`DisjointSlice<f32>`](crate::disjoint::DisjointSlice) or `*mut f32` as
-//! a `&mut DeviceBuffer<f32>`, an `f32` as an `f32`. A wrong or a missing argument does not
-//! compile. A block or a size of shared memory that the kernel's attribute excludes is refused
-//! before anything starts.
+//! For each kernel, [`#[kernel]`](macro@crate::kernel) makes a type of the kernel's name, which is
+//! also its name in a module. The arguments of `launch` correspond to the kernel's parameters:
+//!
+//! | parameter | argument |
+//! |---|---|
+//! | `&[f32]` | `&DeviceBuffer<f32>` |
+//! | [`DisjointSlice<f32>`](crate::disjoint::DisjointSlice), `*mut f32` | `&mut DeviceBuffer<f32>` |
+//! | `f32` | `f32` |
+//!
+//! A wrong or missing argument does not compile. A block or a size of shared memory that the
+//! kernel's attribute excludes is an error before the launch.
 //!
 //! ```ignore
 //! let module = Module::from_ptx(PTX, &[])?;
@@ -14,9 +19,9 @@
 //! vecadd.run(&stream, LaunchConfig::for_num_elems(n, 256), &a, &b, &mut c)?;
 //! ```
 //!
-//! `launch` is `unsafe`: it returns before the kernel is done. A kernel that is a safe function has
-//! `run`, too, which waits, and is safe; what it passes by value is `DeviceCopy`, so that no pointer
-//! to the host's memory gets to the kernel.
+//! `launch` is `unsafe`, because it returns before the kernel is done. A kernel that is a safe
+//! function also has `run`, which waits and is safe. Its arguments by value are `DeviceCopy`, so no
+//! pointer to the host's memory reaches the kernel.
 
 extern crate std;
 

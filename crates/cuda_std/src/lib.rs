@@ -55,33 +55,32 @@
 //! | [`math`] | `sqrt`, `sin`, `exp` and the like, as methods |
 //! | [`fast`] | approximate forms of them |
 //! | `half` | 16-bit floats, and pairs of them |
-//! | [`function`] | what kernels take in place of closures |
+//! | [`function`] | functions as parameters, instead of closures |
 //! | [`float`] | FMA, and single instructions |
 //! | `heap` | an allocator for `alloc` |
-//! | [`hint`] | what the compiler should not know |
+//! | [`hint`] | hints to the compiler |
 //!
-//! On other targets than `nvptx64` everything type-checks, and what only a GPU can do
-//! panics when called: editors work, and a host crate can depend on a crate of kernels
-//! for its constants.
+//! On other targets than `nvptx64` everything type-checks, and functions of a GPU panic. So editors
+//! work, and a host crate can use the constants of a crate of kernels.
 //!
 //! # What keeps the code fast and right
 //!
 //! - Shared memory has 32-bit addresses of its own here ([`shared`]): rustc cannot place
 //!   a static there, and generic pointers to it compile to slow generic loads.
 //! - Barriers, shuffles and other convergent instructions must not be copied by the optimiser.
-//!   Here they are LLVM's convergent intrinsics, and `cuda_builder` makes sure that no function
-//!   around them is copied either. What is `asm!` here is one thread's own, like an arrival at an
+//!   Here they are LLVM's convergent intrinsics, and `cuda_builder` keeps the functions around them
+//!   from being copied. Assembly is used for operations of one thread, like an arrival at an
 //!   [`mbarrier`]: a copy of it in another arm of a branch does no harm.
-//! - What PTX leaves undefined is `unsafe`, with its contract.
-//! - Assembly with a scope of its own closes the brace at the end of a line: alone on a line it
-//!   would look like the end of the kernel to whoever reads the PTX by lines.
+//! - An operation that PTX leaves undefined is `unsafe`, with its contract.
+//! - Assembly with its own scope closes the brace at the end of a line. A brace on its own line
+//!   would look like the end of the kernel to tools that read PTX by lines.
 //!
 //! # Panics
 //!
 //! A kernel may panic: index a slice, divide, `unwrap`, `assert!`. The thread prints its own place
 //! in the grid, the place in the source and the message, and ends the launch with an error. Code
-//! that can panic is larger, and takes local memory for the message. `CudaBuilder::panic` and
-//! `#[kernel(no_panic)]` make a build error of it: for kernels whose every instruction counts.
+//! that can panic is larger, and needs local memory for the message. `CudaBuilder::panic` and
+//! `#[kernel(no_panic)]` turn it into a build error, for kernels whose every instruction counts.
 
 #![no_std]
 #![cfg_attr(

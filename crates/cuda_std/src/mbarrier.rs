@@ -1,14 +1,13 @@
 //! Barriers in shared memory that count arrivals and bytes (`mbarrier`; PTX ISA: "Parallel
 //! Synchronization and Communication Instructions: mbarrier").
 //!
-//! An [`Mbarrier`] goes through phases. A phase completes when as many arrivals have come as
-//! the barrier was made for, and as many bytes as its arrivals said to expect; the next one
-//! begins at once. A wait names the phase by its parity: 0 for the first, 1 for the second,
-//! 0 for the third. What a thread did before it arrived is seen by those that waited.
+//! An [`Mbarrier`] goes through phases. A phase completes when two counts are reached: the arrivals
+//! that the barrier was initialised with, and the bytes that its arrivals expect. The next phase
+//! begins at once. A wait names a phase by its parity: 0 for the first, 1 for the second, and so
+//! on. Threads that waited see the memory operations before each arrival.
 //!
-//! Unlike [`sync_threads`](crate::thread::sync_threads), who arrives need not wait, and who
-//! waits need not arrive. Two for each buffer make a pipeline, one that says it is full and one
-//! that says it is empty; [`tma`](crate::tma) has an example.
+//! Unlike [`sync_threads`](crate::thread::sync_threads), arriving and waiting are separate. A
+//! pipeline has two barriers for each stage, full and empty; [`tma`](crate::tma) has an example.
 //!
 //! [`init`](Mbarrier::init) and [`arrive`](Mbarrier::arrive) exist since sm_80, the rest since
 //! sm_90. As all are written here they take PTX 8.0, which rustc writes for `sm_90a`, `sm_100`
@@ -162,7 +161,8 @@ impl Mbarrier {
 
     /// Arrives at the same barrier of the block with rank `rank` of the cluster
     /// (`mbarrier.arrive.release.cluster.shared::cluster`, sm_90), and does not wait. What this
-    /// thread did before, those of that block see that [`wait_parity_cluster`](Self::wait_parity_cluster).
+    /// thread did before, those of that block see that
+    /// [`wait_parity_cluster`](Self::wait_parity_cluster).
     ///
     /// # Safety
     /// See [`Mbarrier`], of the other block; that has initialised it before a

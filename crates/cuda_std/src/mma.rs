@@ -1,8 +1,9 @@
-//! Matrices in the registers of a warp, and products of them by tensor cores (`ldmatrix`, `mma.sync`,
-//! sm_80; `stmatrix`, sm_90; PTX ISA: "Warp Level Matrix Multiply-Accumulate Instructions").
+//! Matrices in the registers of a warp, and products of them by tensor cores (`ldmatrix`,
+//! `mma.sync`, sm_80; `stmatrix`, sm_90; PTX ISA: "Warp Level Matrix Multiply-Accumulate
+//! Instructions").
 //!
-//! The 32 threads of a warp hold a matrix together, each its *fragment*. [`mma`] computes
-//! `D = A * B + C`, with A of 16 x K, B of K x 8, and C and D of 16 x 8. K follows from the type and the
+//! The 32 threads of a warp hold a matrix together, each its *fragment*. [`mma`] computes `D = A *
+//! B + C`, with A of 16 x K, B of K x 8, and C and D of 16 x 8. K follows from the type and the
 //! number of registers:
 //!
 //! | A | B | K of [`Bf16`], [`F16`] | K of [`Tf32`] |
@@ -31,19 +32,19 @@
 //!                   | a1 a3 |          | a1 |
 //! ```
 //!
-//! B is held by columns: register 0 of lane `l` has rows `l % 4 * 2` and `l % 4 * 2 + 1` of column `l / 4`
-//! (of 32 bits, row `l % 4`). So B is loaded from rows of its transpose, or, row-major in 16 bits, by the
-//! transposing loads.
+//! B is held by columns: register 0 of lane `l` has rows `l % 4 * 2` and `l % 4 * 2 + 1` of column
+//! `l / 4` (of 32 bits, row `l % 4`). So B is loaded from rows of its transpose, or, row-major in
+//! 16 bits, by the transposing loads.
 //!
-//! C and D in f32, four for each lane: `c[0]` and `c[1]` are in row `l / 4`, columns `l % 4 * 2` and
-//! `l % 4 * 2 + 1`; `c[2]` and `c[3]` eight rows below. In f16 `c[0]` is the first pair and `c[1]` the
-//! second.
+//! C and D in f32, four for each lane: `c[0]` and `c[1]` are in row `l / 4`, columns `l % 4 * 2`
+//! and `l % 4 * 2 + 1`; `c[2]` and `c[3]` eight rows below. In f16 `c[0]` is the first pair and
+//! `c[1]` the second.
 //!
 //! # Arithmetic
 //!
-//! Products are exact. Sums in f32 are truncated where f32 would round to nearest; PTX leaves their order
-//! and rounding open. Nothing rounds an operand on its way: what is in f32 is converted before, to nearest,
-//! by [`Tf32::round`] or by `half::bf16x2::narrow` and `half::f16x2::narrow`.
+//! Products are exact. Sums in f32 are truncated where f32 would round to nearest; PTX leaves their
+//! order and rounding open. Nothing rounds an operand on its way: what is in f32 is converted
+//! before, to nearest, by [`Tf32::round`] or by `half::bf16x2::narrow` and `half::f16x2::narrow`.
 //!
 //! # Safety of all functions
 //!
@@ -72,8 +73,9 @@ pub struct F16;
 pub struct Tf32;
 
 impl Tf32 {
-    /// The bits of the nearest tf32; ties go away from zero (`cvt.rna.tf32.f32`). It has 11 significant bits, of
-    /// which 10 are stored, and its low 13 bits are zeros. What rounds to more than the largest becomes infinite.
+    /// The bits of the nearest tf32; ties go away from zero (`cvt.rna.tf32.f32`). It has 11
+    /// significant bits, of which 10 are stored, and its low 13 bits are zeros. What rounds to more
+    /// than the largest becomes infinite.
     #[gpu_only]
     #[inline(always)]
     #[must_use]
@@ -162,8 +164,8 @@ mod sealed {
     pub trait Sealed<const A: usize, const B: usize, C> {}
 }
 
-/// A type of elements that [`mma`] takes, in so many registers of A and of B, with accumulators `C`:
-/// `[f32; 4]`, or, of [`F16`], `[u32; 2]`, which are pairs of f16.
+/// A type of elements that [`mma`] takes, in so many registers of A and of B, with accumulators
+/// `C`: `[f32; 4]`, or, of [`F16`], `[u32; 2]`, which are pairs of f16.
 pub trait Multiply<const A: usize, const B: usize, C>: Sized + sealed::Sealed<A, B, C> {
     /// [`mma`].
     ///
@@ -187,10 +189,11 @@ pub unsafe fn mma<T: Multiply<A, B, C>, const A: usize, const B: usize, C>(
     unsafe { T::multiply(a, b, c) }
 }
 
-/// One statement of assembly, and an instruction behind it that is LLVM's own and convergent: LLVM does not make
-/// such a one depend on another condition, nor the rest of its basic block. It may copy the block whole, as
-/// where it unrolls a loop. (LLVM's intrinsics for these instructions are not convergent.) `cuda_builder` checks
-/// that it is there, and ptxas leaves it out, since nobody uses its result.
+/// One statement of assembly, and an instruction behind it that is LLVM's own and convergent: LLVM
+/// does not make such a one depend on another condition, nor the rest of its basic block. It may
+/// copy the block whole, as where it unrolls a loop. (LLVM's intrinsics for these instructions are
+/// not convergent.) `cuda_builder` checks that it is there, and ptxas leaves it out, since nobody
+/// uses its result.
 #[cfg(target_arch = "nvptx64")]
 macro_rules! together {
     ($($assembly:tt)*) => {{
@@ -255,8 +258,8 @@ macro_rules! loads {
         ///
         /// # Safety
         /// - All threads of the warp come to the same call together.
-        /// - The rows lie in the block's shared memory, 16 bytes each, begin on 16 bytes, and were written
-        ///   before: see [`SharedPtr`]. The pointers of the other lanes do not count.
+        /// - The rows lie in the block's shared memory, 16 bytes each, begin on 16 bytes, and were
+        ///   written before: see [`SharedPtr`]. The pointers of the other lanes do not count.
         #[gpu_only]
         #[inline(always)]
         #[must_use]
@@ -278,8 +281,8 @@ macro_rules! loads {
     )*};
     (@one $row:ident, $count:literal, $head:expr, $($i:literal)*) => {{
         let mut words = [0; $count];
-        // SAFETY: the caller's contract. Not `pure`: other threads store there, too, so that it must not
-        // move across a barrier.
+        // SAFETY: the caller's contract. Not `pure`: other threads store there, too, so that it
+        // must not move across a barrier.
         unsafe {
             together!(
                 concat!($head, ", [{}];"),
@@ -293,11 +296,11 @@ macro_rules! loads {
 }
 
 loads! {
-    /// Loads a core matrix (`ldmatrix.sync.aligned.m8n8.x1.b16`): `row` of lane `l` is the row `l`, for
-    /// lanes 0 to 7.
+    /// Loads a core matrix (`ldmatrix.sync.aligned.m8n8.x1.b16`): `row` of lane `l` is the row `l`,
+    /// for lanes 0 to 7.
     ldmatrix_x1, ldmatrix_x1_trans -> 1 = "x1", "{{{}}}" [0];
-    /// Loads two core matrices (`.x2`): `row` of lane `l` is row `l % 8` of matrix `l / 8`, for lanes 0 to
-    /// 15.
+    /// Loads two core matrices (`.x2`): `row` of lane `l` is row `l % 8` of matrix `l / 8`, for
+    /// lanes 0 to 15.
     ldmatrix_x2, ldmatrix_x2_trans -> 2 = "x2", "{{{}, {}}}" [0 1];
     /// Loads four core matrices (`.x4`): `row` of lane `l` is row `l % 8` of matrix `l / 8`.
     ldmatrix_x4, ldmatrix_x4_trans -> 4 = "x4", "{{{}, {}, {}, {}}}" [0 1 2 3];
@@ -309,8 +312,9 @@ macro_rules! stores {
         ///
         /// # Safety
         /// - All threads of the warp come to the same call together.
-        /// - The rows lie in the block's shared memory, 16 bytes each, and begin on 16 bytes; nothing else
-        ///   touches them: see [`SharedPtr`]. The pointers of the other lanes do not count.
+        /// - The rows lie in the block's shared memory, 16 bytes each, and begin on 16 bytes;
+        ///   nothing else touches them: see [`SharedPtr`]. The pointers of the other lanes do not
+        ///   count.
         #[gpu_only]
         #[inline(always)]
         pub unsafe fn $name(row: SharedPtr<u16>, words: [u32; $count]) {
@@ -342,7 +346,8 @@ macro_rules! stores {
 }
 
 stores! {
-    /// Stores a core matrix (`stmatrix.sync.aligned.m8n8.x1.b16`, sm_90), as [`ldmatrix_x1`] loads it.
+    /// Stores a core matrix (`stmatrix.sync.aligned.m8n8.x1.b16`, sm_90), as [`ldmatrix_x1`] loads
+    /// it.
     stmatrix_x1, stmatrix_x1_trans: 1 = "x1", "{{{}}}" [0];
     /// Stores two core matrices (`.x2`), as [`ldmatrix_x2`] loads them.
     stmatrix_x2, stmatrix_x2_trans: 2 = "x2", "{{{}, {}}}" [0 1];

@@ -134,7 +134,7 @@ impl<T> SharedPtr<T> {
         pointer
     }
 
-    /// The same address, for elements of another type.
+    /// This address, for elements of another type.
     #[inline(always)]
     #[must_use]
     pub fn cast<U>(self) -> SharedPtr<U> {
@@ -151,7 +151,7 @@ pub trait SharedIndex {
     /// A [`SharedPtr`] for `u32`, a `*mut T` for `usize`.
     type Pointer<T>;
 
-    /// `pointer`, so many elements further.
+    /// `pointer`, advanced by a number of elements.
     fn add<T>(self, pointer: SharedPtr<T>) -> Self::Pointer<T>;
 }
 

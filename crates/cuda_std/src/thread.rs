@@ -156,10 +156,10 @@ pub const fn warp_size() -> u32 {
 /// (`barrier.sync 0`, sm_70; PTX ISA: "Parallel Synchronization and Communication Instructions:
 /// barrier"). What each wrote to shared and global memory before, all may read after.
 ///
-/// Never put it where only some threads go: others that go on would be waited for, without end if they never come,
-/// and to no use if they return. It may
-/// stand where a warp has diverged, as the `sync` of CUDA's cooperative groups may. CUDA C++'s
-/// `__syncthreads` may not: that is [`sync_threads_aligned`].
+/// Never put it where only some threads go: others that go on would be waited for, without end if
+/// they never come, and to no use if they return. It may stand where a warp has diverged, as the
+/// `sync` of CUDA's cooperative groups may. CUDA C++'s `__syncthreads` may not: that is
+/// [`sync_threads_aligned`].
 #[gpu_only]
 #[inline(always)]
 pub fn sync_threads() {

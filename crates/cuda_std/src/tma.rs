@@ -100,13 +100,13 @@ use core::arch::asm;
 
 /// What the driver's `cuTensorMapEncodeTiled` made: a `CUtensorMap` (PTX ISA: "Tensors").
 ///
-/// A kernel takes it as `#[grid_constant] map: &TensorMap`, and the host passes the 128 bytes;
-/// see [`kernel`](macro@crate::kernel). The instructions that take a map read it where it lies: it is a
-/// `#[grid_constant]` of the kernel, or lies in global or constant memory on 64 bytes, where nothing changes it. A copy of it in a
-/// local variable is no tensor map to them. For [`load_2d`] the host encodes two dimensions of
-/// `FLOAT32`: the matrix as `[columns, rows]`, the bytes from one row to the next, a multiple of
-/// 16, the tile as `[columns, rows]`, up to 256 of each and whole 16 bytes in a row, and
-/// element strides of 1.
+/// A kernel takes it as `#[grid_constant] map: &TensorMap`, and the host passes the 128 bytes; see
+/// [`kernel`](macro@crate::kernel). The instructions that take a map read it where it lies: it is a
+/// `#[grid_constant]` of the kernel, or lies in global or constant memory on 64 bytes, where
+/// nothing changes it. A copy of it in a local variable is no tensor map to them. For [`load_2d`]
+/// the host encodes two dimensions of `FLOAT32`: the matrix as `[columns, rows]`, the bytes from
+/// one row to the next, a multiple of 16, the tile as `[columns, rows]`, up to 256 of each and
+/// whole 16 bytes in a row, and element strides of 1.
 #[repr(C, align(16))]
 #[derive(Clone, Copy, Debug)]
 pub struct TensorMap([u64; 16]);
@@ -128,17 +128,18 @@ impl TensorMap {
 /// as the map's box: rows of the tile without gaps, unless the map swizzles.
 ///
 /// # Safety
-/// - The map lies where [`TensorMap`] says. It describes a matrix of two dimensions, and rows before columns: its
-///   dimension 0 walks along a row. Nothing writes the matrix before the copy is done. `col` is a multiple of 16
-///   bytes.
+/// - The map lies where [`TensorMap`] says. It describes a matrix of two dimensions, and rows
+///   before columns: its dimension 0 walks along a row. Nothing writes the matrix before the copy
+///   is done. `col` is a multiple of 16 bytes.
 /// - `to` is aligned to 128 bytes (to 1024 if the map swizzles by 128), and has room for the
 ///   map's tile in shared memory, which nothing else reads or writes before the copy is done.
-/// - Who wrote to that memory before has called [`fence_proxy_async`], and then met this thread at a
-///   barrier. So has who read it by ordinary loads; or, by Hopper's promise rather than PTX's (PTX
-///   ISA: "Async proxy"), has met it at a barrier behind machine instructions that use all that was
-///   read: see [`fence_proxy_async`]. Who read it by `wgmma` has waited for its group
-///   ([`wgmma::wait_group`](crate::sm_90a::wgmma::wait_group)), and then met this thread at a barrier: it needs
-///   no fence, since the completion of an asynchronous operation is one (PTX ISA: "Async proxy").
+/// - Who wrote to that memory before has called [`fence_proxy_async`], and then met this thread at
+///   a barrier. So has who read it by ordinary loads; or, by Hopper's promise rather than PTX's
+///   (PTX ISA: "Async proxy"), has met it at a barrier behind machine instructions that use all
+///   that was read: see [`fence_proxy_async`]. Who read it by `wgmma` has waited for its group
+///   ([`wgmma::wait_group`](crate::sm_90a::wgmma::wait_group)), and then met this thread at a barrier: it
+///   needs no fence, since the completion of an asynchronous operation is one (PTX ISA: "Async
+///   proxy").
 /// - `barrier` expects the bytes, or will before the copy can complete its phase: see
 ///   [`Mbarrier::arrive_expect_tx`].
 #[gpu_only]
@@ -159,7 +160,8 @@ pub unsafe fn load_2d(to: SharedPtr<f32>, map: &TensorMap, col: u32, row: u32, b
     }
 }
 
-/// Calls the macro `$copy` with what is given in brackets, the name of the `RANK` dimensions, and their coordinates as operands.
+/// Calls the macro `$copy` with what is given in brackets, the name of the `RANK` dimensions, and
+/// their coordinates as operands.
 #[cfg(target_arch = "nvptx64")]
 macro_rules! for_rank {
     ($rank:expr, $at:expr, $copy:ident $(, $with:tt)?) => {{
@@ -175,7 +177,8 @@ macro_rules! for_rank {
     }};
 }
 
-/// A load of a tile, with a modifier of the instruction and the operand that belongs to it, if there is one: for [`for_rank`].
+/// A load of a tile, with a modifier of the instruction and the operand that belongs to it, if
+/// there is one: for [`for_rank`].
 #[cfg(target_arch = "nvptx64")]
 macro_rules! load_tile {
     (
@@ -201,8 +204,8 @@ macro_rules! load_tile {
     };
 }
 
-/// When the L2 cache is to evict what is copied (`createpolicy`; PTX ISA: "Data Movement and Conversion Instructions:
-/// createpolicy", sm_80): a hint.
+/// When the L2 cache is to evict what is copied (`createpolicy`; PTX ISA: "Data Movement and
+/// Conversion Instructions: createpolicy", sm_80): a hint.
 #[derive(Clone, Copy)]
 #[cfg_attr(not(target_arch = "nvptx64"), expect(dead_code, reason = "only a GPU copies"))]
 pub struct CachePolicy(u64);
@@ -230,8 +233,8 @@ impl CachePolicy {
 /// [`load_2d`] does: the one whose first element is `at`, with the dimension without gaps first.
 /// What lies outside of the tensor is filled as the map says, also before its beginning.
 ///
-/// A first coordinate that is not a multiple of 16 bytes is an illegal instruction to the GPU, which
-/// PTX does not say; so, on an H200, is a negative one of a [`store`].
+/// A first coordinate that is not a multiple of 16 bytes is an illegal instruction to the GPU,
+/// which PTX does not say; so, on an H200, is a negative one of a [`store`].
 ///
 /// # Safety
 /// As for [`load_2d`]; the map is of `RANK` dimensions. The first coordinate is a multiple of 16
@@ -265,9 +268,9 @@ pub unsafe fn load_with_policy<T, const RANK: usize>(
     for_rank!(RANK, at, load_tile, [to, map, barrier, ".L2::cache_hint", ", {}", in(reg64) policy.0]);
 }
 
-/// As [`load`], for several blocks of a cluster at once (`.multicast::cluster`): the tile goes to the
-/// same place in the shared memory of each block whose rank is set in `ranks`, and its bytes are
-/// reported to the same barrier of each. Device memory is read once.
+/// As [`load`], for several blocks of a cluster at once (`.multicast::cluster`): the tile goes to
+/// the same place in the shared memory of each block whose rank is set in `ranks`, and its bytes
+/// are reported to the same barrier of each. Device memory is read once.
 ///
 /// # Safety
 /// As for [`load`], in each of those blocks; `ranks` are of the cluster, and not 0. Each block has
@@ -291,9 +294,9 @@ pub unsafe fn load_multicast<T, const RANK: usize>(
 /// stores, and [`wait_group`] waits for it.
 ///
 /// # Safety
-/// - The map lies where [`TensorMap`] says, and is of `RANK` dimensions. Nothing else reads or writes that part of the tensor
-///   before the store is done. The first coordinate is a multiple of 16 bytes, and no coordinate is
-///   negative.
+/// - The map lies where [`TensorMap`] says, and is of `RANK` dimensions. Nothing else reads or
+///   writes that part of the tensor before the store is done. The first coordinate is a multiple of
+///   16 bytes, and no coordinate is negative.
 /// - `from` is aligned as for [`load_2d`], and has the map's tile, which nothing writes before
 ///   [`wait_group_read`] or [`wait_group`]. Who wrote it has called [`fence_proxy_async`], and then
 ///   met this thread at a barrier.
@@ -456,12 +459,13 @@ pub fn wait_group_read<const PENDING: u32>() {
     }
 }
 
-/// Has a tile be brought to the L2 cache (`cp.async.bulk.prefetch.tensor`): the one that a [`load`] at the same
-/// place would copy. A hint. Who writes the tensor meanwhile is not disturbed, since a later load sees what L2 has.
+/// Has a tile be brought to the L2 cache (`cp.async.bulk.prefetch.tensor`): the one that a [`load`]
+/// at the same place would copy. A hint. Who writes the tensor meanwhile is not disturbed, since a
+/// later load sees what L2 has.
 ///
 /// # Safety
-/// The map is as for [`prefetch`], of `RANK` dimensions, and its tensor is in memory. The first coordinate is a multiple
-/// of 16 bytes.
+/// The map is as for [`prefetch`], of `RANK` dimensions, and its tensor is in memory. The first
+/// coordinate is a multiple of 16 bytes.
 #[gpu_only]
 #[inline(always)]
 pub unsafe fn prefetch_tile<const RANK: usize>(map: &TensorMap, at: [i32; RANK]) {
@@ -521,9 +525,9 @@ pub fn fence_proxy_async() {
     unsafe { asm!("fence.proxy.async.shared::cta;", options(nostack, preserves_flags)) }
 }
 
-/// As [`fence_proxy_async`], of all memory, also what other blocks of the cluster have read and written in this block's
-/// shared memory (`fence.proxy.async`, sm_90): the thread that asks for copies over it calls this behind the
-/// [`cluster::sync`](crate::cluster::sync) with those blocks.
+/// As [`fence_proxy_async`], of all memory, also what other blocks of the cluster have read and
+/// written in this block's shared memory (`fence.proxy.async`, sm_90): the thread that asks for
+/// copies over it calls this behind the [`cluster::sync`](crate::cluster::sync) with those blocks.
 #[gpu_only]
 #[inline(always)]
 pub fn fence_proxy_async_all() {

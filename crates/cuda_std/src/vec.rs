@@ -58,7 +58,8 @@ macro_rules! global_loads {
         ///
         /// # Safety
         /// `pointer` is in global memory, a multiple of the bytes loaded, and valid for reading
-        /// them; nothing writes them at the same time, nor, for [`load_nc`], at any time during the launch.
+        /// them; nothing writes them at the same time, nor, for [`load_nc`], at any time during the
+        /// launch.
         #[inline(always)]
         #[must_use]
         pub unsafe fn $name<T: Copy, const N: usize>(pointer: *const T) -> [T; N] {

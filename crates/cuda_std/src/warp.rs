@@ -83,9 +83,9 @@ pub unsafe fn warp_vote_ballot(mask: u32, predicate: bool) -> u32 {
     unsafe { intrinsics::vote_ballot(mask, predicate) }
 }
 
-/// Elects one of the lanes of `mask`, and says whether it is this one (`elect.sync`, sm_90): for what
-/// one lane does for all, such as asking for a bulk copy. The same mask elects the same lane each
-/// time.
+/// Elects one of the lanes of `mask`, and says whether it is this one (`elect.sync`, sm_90): for
+/// what one lane does for all, such as asking for a bulk copy. The same mask elects the same lane
+/// each time.
 ///
 /// # Safety
 /// See the [module](self).
@@ -234,8 +234,8 @@ pub unsafe fn warp_reduce<T: WarpReduceValue>(mask: u32, value: T, op: WarpReduc
     unsafe { T::reduce(mask, value, op) }
 }
 
-/// The values of all 32 lanes reduced to one by `op`, in every lane (`shfl.sync.bfly`). The order is
-/// fixed, so that a sum of floats has the same bits on every run; `op` is associative and
+/// The values of all 32 lanes reduced to one by `op`, in every lane (`shfl.sync.bfly`). The order
+/// is fixed, so that a sum of floats has the same bits on every run; `op` is associative and
 /// commutative but for rounding.
 ///
 /// # Safety

@@ -143,9 +143,9 @@ pub fn kernel(args: TokenStream, item: TokenStream) -> TokenStream {
 
 /// `#[address_space(shared)] static mut NAME: T = ..;` in a `#[kernel]` is a place in the block's
 /// shared memory, one for all of its threads, as Rust-CUDA has it. Like any static that can be
-/// written, each access to it is `unsafe`: its value is not stored, and the place is not initialised
-/// before some thread has written it, so that `MaybeUninit<T>` is the type that says what it is. It
-/// is reached through a generic pointer; `shared_array!` has faster accesses.
+/// written, each access to it is `unsafe`: its value is not stored, and the place is not
+/// initialised before some thread has written it, so that `MaybeUninit<T>` is the type that says
+/// what it is. It is reached through a generic pointer; `shared_array!` has faster accesses.
 ///
 /// `#[kernel]` itself expands it, and only where it stands among the statements of its function.
 #[proc_macro_attribute]

@@ -22,9 +22,9 @@ impl Parse for SharedArray {
     }
 }
 
-/// Expands `shared_array![T; N]`: a `.shared` variable of the module, whose address the
-/// expression reads. rustc cannot place a `static` in shared memory itself. `constants` are items of
-/// the function that `T` and `N` name.
+/// Expands `shared_array![T; N]`: a `.shared` variable of the module, whose address the expression
+/// reads. rustc cannot place a `static` in shared memory itself. `constants` are items of the
+/// function that `T` and `N` name.
 pub fn expand(array: SharedArray, constants: &[&ItemConst]) -> TokenStream {
     let SharedArray { element, length } = array;
     let symbol = unique();

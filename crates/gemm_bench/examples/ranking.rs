@@ -3,7 +3,7 @@
 //!
 //! usage: ranking COUNT FILE
 //!
-//! FILE lists products, as `host bench --shapes` takes them; they are in f32. For each, the first COUNT choices of the model,
+//! FILE lists products, as `rungs bench --shapes` takes them; they are in f32. For each, the first COUNT choices of the model,
 //! in turn in one process, with cold L2, print a line each: the product, the choice, the time that is predicted and the
 //! median in microseconds, and cuBLAS's time over it.
 

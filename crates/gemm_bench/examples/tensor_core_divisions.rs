@@ -3,7 +3,7 @@
 //!
 //! usage: tensor_core_divisions FILE
 //!
-//! FILE lists products, as `host bench --shapes` takes them. Behind `|` a line may name kernels and divisions: then only these
+//! FILE lists products, as `rungs bench --shapes` takes them. Behind `|` a line may name kernels and divisions: then only these
 //! are timed. A and B are in bf16, C too. For each product, the kernels, in turn in one process, with cold L2, print a
 //! line each: the product, the kernel, `/`, its splits of K, `@` and the clusters if it is stream-K, `:1` if a multiprocessor is
 //! to have one block where it could have more, the median in microseconds, and cuBLAS's time over it. A result that is not what

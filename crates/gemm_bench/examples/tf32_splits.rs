@@ -3,7 +3,7 @@
 //!
 //! usage: tf32_splits FILE
 //!
-//! FILE lists products, as `host bench --shapes` takes them. For each, the kernels, in turn in one process, with cold L2, print one
+//! FILE lists products, as `rungs bench --shapes` takes them. For each, the kernels, in turn in one process, with cold L2, print one
 //! line: the product, and behind each `|` the kernel, `/`, its splits of K, and the median in microseconds. Behind the `:` of one
 //! for f32 is the time that is predicted.
 

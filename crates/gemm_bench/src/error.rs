@@ -62,7 +62,7 @@ pub enum Error {
 
     /// Products cannot be added to a table of another device.
     #[error(
-        "the table is of {table}, and products are measured on {device}; a table of its own comes first: `host tune --out FILE`"
+        "the table is of {table}, and products are measured on {device}; a table of its own comes first: `rungs tune --out FILE`"
     )]
     TableOfAnother {
         /// The table's.

@@ -13,30 +13,29 @@ use crate::run::{File, Run};
 /// The probability of a chance result at which a change is believed.
 pub const SIGNIFICANT: f64 = 0.05;
 
-/// What is compared of a kernel and a shape. Larger is faster.
+/// The measure that is compared. Larger is faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
-    /// cuBLAS's time divided by the kernel's, sample by sample, where both ran in turn in both runs:
-    /// what clocks and temperature do to both is not in it.
+    /// cuBLAS's time over the kernel's, by samples that took turns. Clocks cancel out.
     RatioToCublas,
-    /// The reciprocal of the time, where one of the runs has no cuBLAS.
+    /// The reciprocal of the time, if a run has no cuBLAS.
     Time,
 }
 
-/// What a change says.
+/// The verdict on a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Significantly, and by more than the threshold.
+    /// Significantly faster, by more than the threshold.
     Faster,
-    /// Likewise.
+    /// Significantly slower, by more than the threshold.
     Slower,
     /// Neither.
     Unchanged,
     /// There was a right result before, and there is none now.
     Lost,
-    /// So few samples, of one or both, that no difference could be significant.
+    /// Too few samples for any difference to be significant.
     TooFew,
 }
 
@@ -124,14 +123,15 @@ impl Report {
     }
 }
 
-/// Compares two files, kernel by kernel and shape by shape. Several results of one kernel and shape
-/// in a file are taken together. A change counts if chance explains it with a probability below
-/// [`SIGNIFICANT`], and it is larger than `threshold`, a share: samples of one run do not show what
-/// differs from one process to the next.
+/// Compares two files, kernel by kernel and shape by shape.
+///
+/// Results of one kernel and shape in a file are pooled. A change counts if its p value is below
+/// [`SIGNIFICANT`] and it exceeds `threshold`, a share. Processes differ by up to that, which the
+/// samples of one run do not show.
 ///
 /// # Errors
 ///
-/// [`Error::Tune`] for a search of `host tune`; [`Error::NothingInCommon`].
+/// [`Error::Tune`] for a search of `rungs tune`; [`Error::NothingInCommon`].
 pub fn compare(before: File, after: File, threshold: f64) -> Result<Report, Error> {
     let paths = [before.path.clone(), after.path.clone()];
     let [before, after] = [before.into_runs()?, after.into_runs()?];

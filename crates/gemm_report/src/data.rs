@@ -1,5 +1,4 @@
-//! The data of runs for a page: JSON, column by column, compressed. So a page of everything that was
-//! ever measured is still a small file.
+//! The data of runs for a page, without single samples: JSON by columns, compressed.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -15,8 +14,10 @@ use crate::run::Run;
 /// Digits of a number that are kept. An event's time has no more: it is an f32 of milliseconds.
 const DIGITS: usize = 7;
 
-/// Runs, each with those of its pictures that are not in the page's text: JSON, in the format that
-/// browsers call `deflate`, in base64.
+/// What the names of columns of samples end in. A page has the median of each.
+const SAMPLES: &str = "samples_ms";
+
+/// Runs and the pictures that the page's text lacks: JSON, compressed (`deflate`), in base64.
 pub fn packed<'a>(runs: impl Iterator<Item = (&'a Run, Vec<String>)>) -> String {
     let runs: Vec<Value> = runs.map(|(one, pictures)| run(one, &pictures)).collect();
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
@@ -27,7 +28,8 @@ pub fn packed<'a>(runs: impl Iterator<Item = (&'a Run, Vec<String>)>) -> String 
 
 /// A column that has the same value everywhere has it once.
 fn run(run: &Run, pictures: &[String]) -> Value {
-    let names: BTreeSet<&String> = run.rows.iter().flat_map(|row| row.raw.keys()).collect();
+    let names = run.rows.iter().flat_map(|row| row.raw.keys());
+    let names: BTreeSet<&String> = names.filter(|name| !name.ends_with(SAMPLES)).collect();
     let columns: Map<String, Value> = names
         .into_iter()
         .map(|name| {
@@ -48,7 +50,7 @@ fn run(run: &Run, pictures: &[String]) -> Value {
     })
 }
 
-/// With as many digits as were measured.
+/// Rounds numbers to the digits that were measured.
 fn rounded(value: &Value) -> Value {
     match value {
         Value::Number(number) if number.is_f64() => {
@@ -58,7 +60,8 @@ fn rounded(value: &Value) -> Value {
         }
         Value::Array(values) => values.iter().map(rounded).collect(),
         Value::Object(object) => {
-            object.iter().map(|(name, value)| (name.clone(), rounded(value))).collect()
+            let kept = object.iter().filter(|(name, _)| *name != "samples");
+            kept.map(|(name, value)| (name.clone(), rounded(value))).collect()
         }
         other => other.clone(),
     }

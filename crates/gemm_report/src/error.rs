@@ -1,4 +1,4 @@
-//! What can be wrong with saved runs.
+//! Errors of saved runs.
 
 use std::path::PathBuf;
 
@@ -6,12 +6,12 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file or a folder that the system does not give.
+    /// A file or a folder that cannot be read.
     #[error("cannot read {}: {reason}; name files that `--save` wrote", .path.display())]
     Read {
         /// The file or folder.
         path: PathBuf,
-        /// In the words of the system.
+        /// The reason, from the system.
         reason: String,
     },
 
@@ -40,10 +40,10 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// A file of `host tune`, where results are needed.
+    /// A file of `rungs tune`, where results are needed.
     #[error(
-        "{} holds a search of `host tune`, not results: give a file of `host bench --save` or \
-         `host --kernel all --save`",
+        "{} holds a search of `rungs tune`, not results: give a file of `rungs bench --save` or \
+         `rungs run all --save`",
         .path.display()
     )]
     Tune {

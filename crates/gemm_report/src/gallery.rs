@@ -25,10 +25,8 @@ fn pictures(run: &Run, roofs: Option<&Roofs>) -> Vec<Picture> {
         pictures.extend(picture::shapes(run, kernel));
     }
     for kernel in kernels {
-        pictures.extend(picture::shape_roofline(run, kernel));
         pictures.extend(picture::errors(run, kernel));
     }
-    pictures.extend(picture::conditions(run));
     pictures
 }
 
@@ -42,7 +40,7 @@ fn roofs_for<'a>(run: &Run, known: &'a [(&Run, Roofs)]) -> Option<&'a Roofs> {
     same.min_by_key(|(other, _)| distance(other)).map(|(_, roofs)| roofs)
 }
 
-/// The pictures of runs as files: names, of which no two are the same, and texts.
+/// The pictures of runs as files: distinct names, and texts.
 pub fn svg_files(runs: &[Run]) -> Vec<(String, String)> {
     let mut names = BTreeSet::new();
     let mut files = Vec::new();

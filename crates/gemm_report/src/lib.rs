@@ -1,9 +1,10 @@
-//! Saved runs as pictures, as a page, and next to each other.
+//! Saved runs as pictures, as one page, and compared.
 //!
-//! What `host bench --save` and `host --kernel all --save` keep is read by [`run`]; [`picture`]
-//! draws it, [`page`] makes one HTML file of many runs, and [`compare()`] says whether a second run
-//! is faster than a first. Nothing here needs a device, or knows the time or the machine: the same
-//! files give the same bytes.
+//! [`run`] reads the files of `rungs bench --save` and `rungs run all --save`. [`picture`] draws
+//! runs, [`page`] makes one HTML file of them, and [`compare()`] says whether a second run is
+//! faster.
+//!
+//! Nothing here needs a device or reads the clock: equal files give equal bytes.
 
 pub mod compare;
 mod data;
@@ -13,6 +14,7 @@ mod page;
 pub mod picture;
 pub mod row;
 pub mod run;
+mod summary;
 
 pub use compare::compare;
 pub use error::Error;

@@ -1,5 +1,4 @@
-//! Runs as one HTML file, which needs nothing else: pictures, environments, and all data in a table
-//! that filters and sorts itself.
+//! Runs as one HTML file: a summary, pictures, environments, and a table of all results.
 
 use std::fmt::Write;
 
@@ -8,20 +7,21 @@ use crate::gallery::gallery;
 use crate::picture::{Picture, escape, theme};
 use crate::row::{Origin, Status};
 use crate::run::{Content, Environment, File, Run, kernels};
+use crate::summary::summary;
 
 const CSS: &str = include_str!("page.css");
 const JS: &str = include_str!("page.js");
 
-/// What a page begins with, and nothing else is likely to.
+/// The first bytes of a page, by which it is recognised.
 pub const PAGE_START: &str = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
     <meta name=\"generator\" content=\"gemm_report\">\n";
 
 /// Where no device is named.
 const NO_DEVICE: &str = "Device not recorded";
 
-/// A page of the runs in these files. What holds a search of `host tune` is named, not shown.
+/// A page of the runs in these files. Searches of `rungs tune` are named, not shown.
 ///
-/// The page has no network, no time and no machine in it: the same files give the same bytes.
+/// Equal files give equal bytes.
 pub fn page(files: &[File]) -> String {
     let mut runs: Vec<Run> = Vec::new();
     let mut searches = Vec::new();
@@ -43,7 +43,7 @@ pub fn page(files: &[File]) -> String {
     }
 
     let mut is_open = vec![false; runs.len()];
-    let mut body = head(&runs, &devices, &searches);
+    let mut body = head(&runs, &devices, &searches) + &summary(&runs);
     for (place, device) in devices.iter().enumerate() {
         write(&mut body, format_args!("<section class=\"device\" id=\"device-{place}\">"));
         write(&mut body, format_args!("<h2>{}</h2>\n", escape(device)));
@@ -62,7 +62,7 @@ pub fn page(files: &[File]) -> String {
     }
     body += TABLE;
     let inline = |picture: &Picture| picture.to_inline();
-    // What is shown at once is in the text of the page.
+    // Pictures of open runs are in the text of the page.
     let data = data::packed(runs.iter().enumerate().map(|(number, run)| match is_open[number] {
         true => (run, Vec::new()),
         false => (run, gallery[number].iter().map(inline).collect()),
@@ -72,7 +72,7 @@ pub fn page(files: &[File]) -> String {
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
          style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n\
-         <link rel=\"icon\" href=\"data:,\">\n<title>GEMM runs</title>\n\
+         <link rel=\"icon\" href=\"data:,\">\n<title>Rungs: recorded runs</title>\n\
          <style>{CSS}{}</style>\n</head>\n<body>\n{body}\
          <script type=\"text/plain\" id=\"data\">{data}</script>\n\
          <script>{JS}</script>\n</body>\n</html>\n",
@@ -83,7 +83,7 @@ pub fn page(files: &[File]) -> String {
 fn head(runs: &[Run], devices: &[&str], searches: &[&str]) -> String {
     let results: usize = runs.iter().map(|run| run.rows.len()).sum();
     let mut head = format!(
-        "<a class=\"skip\" href=\"#results\">To the table</a>\n<header>\n<h1>GEMM runs</h1>\n\
+        "<a class=\"skip\" href=\"#results\">To the table</a>\n<header>\n<h1>Rungs: recorded runs</h1>\n\
          <p>{} of {}, on {}. A ratio is cuBLAS's time divided by the kernel's: above 1 the kernel is \
          faster. Each picture names its run.</p>\n",
         count(results, "result"),
@@ -99,7 +99,7 @@ fn head(runs: &[Run], devices: &[&str], searches: &[&str]) -> String {
         write(
             &mut head,
             format_args!(
-                "<details class=\"plain\"><summary>Not shown: {} of <code>host tune</code>, which \
+                "<details class=\"plain\"><summary>Not shown: {} of <code>rungs tune</code>, which \
                  hold searches, not results</summary><p>{}</p></details>\n",
                 count(searches.len(), "file"),
                 names.join(", ")
@@ -166,7 +166,7 @@ fn environment(run: &Run) -> String {
     let memory = environment.device_memory_bytes;
     let memory = memory.map(|bytes| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30)));
     let command = environment.command.join(" ");
-    let command = (!command.is_empty()).then(|| format!("host {command}"));
+    let command = (!command.is_empty()).then(|| format!("rungs {command}"));
     let entries = [
         ("Command", &command),
         ("Compute capability", &environment.compute_capability),
@@ -229,9 +229,10 @@ fn headline(run: &Run) -> String {
     parts.join("; ")
 }
 
-/// The runs of a device that are shown open, and first: of the newest folder that has ladders, the one
-/// of the largest product; and of the newest folder that has comparisons with cuBLAS over at least
-/// ten shapes with a square among them, the one with the most.
+/// The runs of a device that are shown first, and open: a ladder and a comparison with cuBLAS.
+///
+/// The ladder is the largest product of the newest folder with ladders. The comparison has the most
+/// shapes in the newest folder that has one of ten shapes or more with a square.
 fn featured(runs: &[Run], of_device: &[usize]) -> Vec<usize> {
     let folder = |number: usize| runs[number].label.rsplit_once('/').map(|(folder, _)| folder);
     let best = |is_fit: &dyn Fn(&Run) -> bool, value: &dyn Fn(&Run) -> f64| {

@@ -1,6 +1,6 @@
-//! One result: what `host bench` and `host --kernel` save, under one set of names.
+//! One result of `rungs bench` or `rungs run`, under one set of names.
 //!
-//! Only the kernel and the shape must be there. What an older file lacks is `None`.
+//! Only the kernel and the shape must be there. Fields that an older file lacks are `None`.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -109,9 +109,9 @@ pub enum Verdict {
 /// Which command made a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// `host --kernel`: one shape, one kernel or the whole ladder.
+    /// `rungs --kernel`: one shape, one kernel or the whole ladder.
     Ladder,
-    /// `host bench`: each result next to cuBLAS.
+    /// `rungs bench`: each result next to cuBLAS.
     Bench,
 }
 
@@ -138,7 +138,7 @@ pub struct Row {
     pub status: Status,
     /// Why it could not run, or has no time.
     pub reason: Option<String>,
-    /// The device, in results of `host --kernel`.
+    /// The device, in results of `rungs --kernel`.
     pub device: Option<String>,
     /// `gpu` or `soft`, likewise.
     pub device_kind: Option<String>,
@@ -161,7 +161,7 @@ pub struct Row {
     time_ms: Option<Times>,
     time_median: Option<f64>,
     samples_ms: Option<Vec<f64>>,
-    /// cuBLAS's time, in turn with these, in results of `host bench`.
+    /// cuBLAS's time, in turn with these, in results of `rungs bench`.
     pub cublas_median: Option<f64>,
     /// Its samples.
     #[serde(default, deserialize_with = "none_is_empty")]
@@ -175,9 +175,9 @@ pub struct Row {
     pub ratio_high: Option<f64>,
     /// What the ratio says.
     pub verdict: Option<Verdict>,
-    /// The throughput divided by cuBLAS's, in results of `host --kernel`.
+    /// The throughput divided by cuBLAS's, in results of `rungs --kernel`.
     pub share_of_cublas: Option<f64>,
-    /// What limits the product, in a word, in results of `host --kernel`.
+    /// What limits the product, in a word, in results of `rungs --kernel`.
     pub limit: Option<String>,
     /// How much of that is used.
     pub limit_percent: Option<f64>,
@@ -190,9 +190,9 @@ pub struct Row {
     /// The measured rate of copies.
     pub copy_gbytes: Option<f64>,
 
-    /// The root of the mean square error.
+    /// The rms error.
     pub rms_error: Option<f64>,
-    /// The same of cuBLAS.
+    /// The rms error of cuBLAS.
     pub cublas_rms_error: Option<f64>,
 
     /// The lowest clock of the multiprocessors, in MHz.
@@ -231,8 +231,9 @@ impl Row {
         Ok(Self { raw: raw.clone(), ..row })
     }
 
-    /// Takes numbers that no device gives for unknown: they have no place on an axis. One of them is
-    /// the zero of a product without FMAs, or of an exact result. [`Row::raw`] keeps them.
+    /// Treats impossible numbers as unknown, because they have no place on an axis.
+    ///
+    /// An example is the zero of an empty product or an exact result. [`Row::raw`] keeps them.
     fn forget_nonsense(&mut self) {
         let numbers = [
             &mut self.time_median,
@@ -277,6 +278,17 @@ impl Row {
             (Some(samples), _) => samples,
             (None, Some(times)) => &times.samples,
             (None, None) => &[],
+        }
+    }
+
+    /// The precision of the product: that of A and B, and of C where it may differ.
+    pub fn precision(&self) -> String {
+        let compute = self.compute.as_deref().unwrap_or("f32");
+        match compute {
+            "bf16" | "f16" => {
+                format!("{compute}, C in {}", self.output.as_deref().unwrap_or("f32"))
+            }
+            _ => compute.to_owned(),
         }
     }
 

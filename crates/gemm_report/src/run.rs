@@ -89,7 +89,7 @@ impl Run {
         self.environment.as_ref()?.unix_time
     }
 
-    /// The shapes of the results that `host --kernel` made, in the order of their first ones.
+    /// The shapes of the results that `rungs --kernel` made, in the order of their first ones.
     pub fn ladder_shapes(&self) -> Vec<Shape> {
         let mut shapes = Vec::new();
         for row in self.rows_of(Origin::Ladder) {
@@ -122,7 +122,7 @@ pub fn kernels<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<&'a str> {
 pub enum Content {
     /// Results, of one call or of several that added to the file.
     Runs(Vec<Run>),
-    /// A search of `host tune`, which is about other things than results.
+    /// A search of `rungs tune`, which is about other things than results.
     Tune,
 }
 
@@ -290,7 +290,7 @@ enum Line {
     Environment(Box<Environment>),
     Row(Box<Row>),
     Summary,
-    /// Of `host tune`.
+    /// Of `rungs tune`.
     Search,
 }
 

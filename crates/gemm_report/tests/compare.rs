@@ -114,7 +114,7 @@ fn what_is_not_right_any_more_is_lost() {
     assert_eq!(only(&report).verdict, Verdict::Lost);
     assert_eq!(only(&report).reason.as_deref(), Some("wrong"));
     assert!(!report.is_no_worse());
-    // What never was right is no change.
+    // A result that never was right is no change.
     assert!(compare(file(after), file(&before), 0.01).is_err());
 }
 
@@ -150,7 +150,7 @@ fn what_cannot_be_compared_says_why() {
     assert!(says.contains("no timed kernel and shape in common"), "{says}");
     let tune = recorded("h100/bf16/tune.jsonl");
     let says = error(file(&row("auto", 1.0, 1.5)), tune);
-    assert!(says.contains("tune.jsonl holds a search of `host tune`, not results"), "{says}");
+    assert!(says.contains("tune.jsonl holds a search of `rungs tune`, not results"), "{says}");
     let cold = row("auto", 1.0, 1.5).replace("\"m\"", "\"l2\":\"cold\",\"m\"");
     let says = error(file(&cold), file(&cold.replace("cold", "warm")));
     assert!(says.contains("the same L2 policy"), "{says}");

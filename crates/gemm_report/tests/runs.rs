@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gemm_report::run::Content;
-use gemm_report::{File, Origin, Run, page, picture, read_all, svg_files};
+use gemm_report::{File, Origin, Picture, Row, Run, gallery, page, picture, read_all, svg_files};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs")
@@ -54,10 +54,12 @@ fn all_recorded_runs_are_read() {
 fn a_page_is_small_and_always_the_same() {
     let files = read_all(&[folder()]).unwrap();
     let once = page(&files);
-    // Less than a third of what it is of.
-    let recorded = files.iter().map(|file| fs::metadata(&file.path).unwrap().len());
-    let recorded: u64 = recorded.sum();
-    assert!(3 * (once.len() as u64) < recorded, "{} bytes of {recorded}", once.len());
+    assert!(once.len() < 1_000_000, "{} bytes", once.len());
+    let (summary, rest) = once.split_once("id=\"device-0\"").unwrap();
+    for precision in ["bf16, C in bf16", "f32", "tf32", "tf32x3"] {
+        assert!(summary.contains(&format!("<td class=\"left\">{precision}</td>")), "{precision}");
+    }
+    assert!(rest.contains("<figure>"));
     assert_eq!(once, page(&read_all(&[folder()]).unwrap()));
     // Neither this machine nor any address is in it.
     for wrong in [env!("CARGO_MANIFEST_DIR"), "http://", "https://", "src=", "@import"] {
@@ -77,10 +79,19 @@ fn pictures_have_names_and_sources_of_their_own() {
         assert!(svg.contains("runs/h") && svg.ends_with("</svg>\n"), "{name} names no run");
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{name} has a place that is none");
     }
-    for kind in
-        ["ladder", "rung-roofline", "sizes", "shapes", "shape-roofline", "errors", "conditions"]
-    {
+    for kind in ["ladder", "rung-roofline", "sizes", "shapes", "errors"] {
         assert!(names.iter().any(|name| name.contains(&format!("-{kind}"))), "no {kind}");
+    }
+}
+
+#[test]
+fn every_picture_names_its_precision() {
+    let runs = runs();
+    for (run, pictures) in runs.iter().zip(gallery(&runs)) {
+        for svg in pictures.iter().map(Picture::to_svg) {
+            let names = |row: &Row| svg.contains(&row.precision());
+            assert!(run.rows.iter().any(names), "{}: {}", run.label, &svg[..400]);
+        }
     }
 }
 
@@ -108,7 +119,7 @@ fn texts_of_a_run_cannot_leave_their_place() {
                 \"time_ms\":{\"median\":1,\"samples\":[1]}}\n";
     let file = File::parse(Path::new("<i>.jsonl"), line.as_bytes()).unwrap();
     let page = page(&[file]);
-    for wrong in ["<script>alert", "host </style>", "<b>", "<i>"] {
+    for wrong in ["<script>alert", "rungs </style>", "<b>", "<i>"] {
         assert!(!page.contains(wrong), "{wrong}");
     }
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));

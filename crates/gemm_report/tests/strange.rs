@@ -1,5 +1,4 @@
-//! Results that no device makes: whatever a file says, there is a page, and no place in a picture is
-//! none.
+//! Impossible results: any file gives a page, and every place in a picture is a number.
 
 use std::path::Path;
 

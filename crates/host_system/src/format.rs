@@ -95,6 +95,19 @@ pub fn excerpt(text: &str) -> String {
     }
 }
 
+/// Names in quotes, as a sentence lists them.
+///
+/// ```
+/// assert_eq!(host_system::format::alternatives(&["soft", "auto", "gpu"]), "`soft`, `auto` and `gpu`");
+/// ```
+pub fn alternatives(names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    match &names[..] {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        names => names.concat(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,84 +1,90 @@
-//! What the program can be asked for: the commands, and for each what its help ends with.
+//! The commands, and the examples at the end of their help.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
-use host::{Compute, Selection};
+use host::format::{alternatives, excerpt};
+use host::{Compute, Selection, nearest_names};
 
 use super::bench::args::BenchArgs;
 use super::compare::CompareArgs;
 use super::doctor::args::DoctorArgs;
 use super::explain::args::ExplainArgs;
 use super::report::ReportArgs;
-use super::run::args::RunArgs;
+use super::run::args::{RunArgs, RunCommand};
 use super::tune::args::TuneArgs;
 use crate::report::format::Format;
 
-/// What to begin with, below the help. That is all there is if nothing is asked for; then it goes
-/// to stderr, and the exit status is 2, as a script wants that lost its options.
+/// What `rungs` and `rungs --help` say. Without any argument it goes to stderr, and the exit status
+/// is 2, for scripts that lost their options.
+const HELP: &str = "{about}
+
+Usage: rungs run [KERNELS] [SIZES] [OPTIONS]
+       rungs COMMAND --help
+
+Commands:
+{subcommands}{after-help}";
+
 const FIRST: &str = "Examples:
-  host --kernel tile2d --size 512       one kernel, checked and timed
-  host run --kernel all --size 128      the ladder (host run is the same as the plain flags)
-  host --kernel auto --m 16 --n 4096 --k 4096 --device gpu
+  rungs run tile2d 512                  one kernel, checked and timed
+  rungs --kernel all --size 128         the ladder; flags work without `run`
 
 Try first: cargo run -p host -- --kernel tile2d --size 512";
 
 const RUN: &str = "Examples:
-  host run --kernel tile2d --size 512
-  host run --kernel naive --m 300 --n 200 --k 100 --alpha 2 --beta 0.5
-  host run --kernel tile2d --a A.npy --b B.npy --out C.npy";
+  rungs run tile2d 512
+  rungs run auto 16x4096x4096 --compute bf16 --device gpu
+  rungs run naive 300x200x100 --alpha 2 --beta 0.5
+  rungs run tile2d --a A.npy --b B.npy --out C.npy";
 
 const LIST: &str = "Examples:
-  host list
-  host list --format json";
+  rungs list
+  rungs list --format json";
 
 const EXPLAIN: &str = "Examples:
-  host explain tile2d
-  host explain skinny_m_8x128
-  host explain auto --compute bf16 --sizes 16x256x4096,10*64x64x256:TN --device soft-sm90
-  host explain auto --sizes 512,16x4096x4096 --device soft";
+  rungs explain tile2d
+  rungs explain skinny_m_8x128
+  rungs explain auto --compute bf16 --sizes 16x256x4096,10*64x64x256:TN --device soft-sm90
+  rungs explain auto --sizes 512,16x4096x4096 --gpu h200";
 
 const BENCH: &str = "Examples:
-  host bench --sizes 512,4096
-  host bench --kernels warptile,async_copy --sizes 16x4096x4096 --save runs.jsonl
-  host bench --compute bf16 --shapes runs/shapes/tensor-cores.txt
-  host bench --kernels cublas --sizes 512      against itself: what is noise";
+  rungs bench --sizes 512,4096
+  rungs bench --kernels warptile,async_copy --sizes 16x4096x4096 --save runs.jsonl
+  rungs bench --compute bf16 --shapes runs/shapes/tensor-cores.txt
+  rungs bench --kernels cublas --sizes 512      against itself: what is noise";
 
 const TUNE: &str = "Examples:
-  host tune
-  host tune --out table.json --save times.jsonl
-  host tune --compute bf16 --sizes 16x4096x4096:NT --out table.json    for this product alone";
+  rungs tune
+  rungs tune --out table.json --save times.jsonl
+  rungs tune --compute bf16 --sizes 16x4096x4096:NT --out table.json    for this product alone";
 
 const REPORT: &str = "Examples:
-  host report                                  report.html, of the runs of the repository
-  host report --out report.html --svg pictures runs.jsonl other/";
+  rungs report                                  report.html, of the runs of the repository
+  rungs report --out report.html --svg pictures runs.jsonl other/";
 
 const COMPARE: &str = "Examples:
-  host compare before.jsonl after.jsonl
-  host compare --threshold 2 --format json before.jsonl after.jsonl";
+  rungs compare before.jsonl after.jsonl
+  rungs compare --threshold 2 --format json before.jsonl after.jsonl";
 
 const DOCTOR: &str = "Examples:
-  host doctor
-  host doctor --format json
-  host doctor --require rustc,rust-src";
+  rungs doctor
+  rungs doctor --format json
+  rungs doctor --require rustc,rust-src";
 
 const COMPLETIONS: &str = "Examples:
-  host completions bash > ~/.local/share/bash-completion/completions/host
-  host completions zsh > ~/.zfunc/_host
-  host completions fish > ~/.config/fish/completions/host.fish";
+  rungs completions bash > ~/.local/share/bash-completion/completions/rungs
+  rungs completions zsh > ~/.zfunc/_rungs
+  rungs completions fish > ~/.config/fish/completions/rungs.fish";
 
 const MAN: &str = "Examples:
-  host man | man -l -
-  host man bench > host-bench.1";
+  rungs man | man -l -
+  rungs man bench > rungs-bench.1";
 
-/// Multiplies matrices with a GEMM kernel written in Rust, checks the result and times it.
-///
-/// C = alpha * A * B + beta * C in f32, or as --compute says, row-major: A is M x K, B is K x N, C is M x N.
-/// Exit status: 0 if the result is right, 1 if it is wrong, 2 for an error; with --check 1 if something is found, too.
+/// Multiplies matrices with GEMM kernels written in Rust, checks the result and times it.
 #[derive(Debug, Parser)]
-#[command(version, subcommand_negates_reqs = true,
-          arg_required_else_help = true, after_help = FIRST)]
+#[command(name = "rungs", version, arg_required_else_help = true, help_template = HELP,
+          after_help = FIRST)]
 pub struct Args {
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -93,72 +99,70 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Multiplies, checks and times: the same as the plain flags.
-    #[command(arg_required_else_help = true, after_help = RUN)]
-    Run(RunArgs),
+    /// Multiplies, checks and times.
+    ///
+    /// C = alpha * A * B + beta * C, row-major: A is M x K, B is K x N, C is M x N. The exit status
+    /// is 0 if every result is right, 1 if one is wrong or --check finds something, 2 for an error.
+    #[command(after_help = RUN)]
+    Run(RunCommand),
 
-    /// Lists the kernels: the same as --list.
+    /// Lists the kernels.
     #[command(after_help = LIST)]
     List {
-        /// A table for people, or JSON: one object per kernel and line.
+        /// A table, or JSON with one kernel per line.
         #[arg(long, value_enum, default_value_t)]
         format: Format,
     },
 
-    /// Explains a kernel: the idea, the geometry, and for a rung the arithmetic that follows from it.
+    /// Explains a kernel, or what auto chooses.
     ///
-    /// Without a name it lists the rungs of the ladder, and where there is a GPU, a rung's page says what its peak
-    /// is. auto is explained by what it chooses: the kernel, its splits and copies, and what else was thought of.
+    /// Of a kernel: its idea, its geometry, and for a rung the arithmetic that follows. Of auto:
+    /// the kernel for each product, splits, copies and runners-up. Without a name: the rungs.
     #[command(after_help = EXPLAIN)]
     Explain(ExplainArgs),
 
-    /// Measures kernels side by side with cuBLAS, shape by shape, on a GPU.
+    /// Measures kernels next to cuBLAS on a GPU.
     ///
-    /// Each row: kernel and cuBLAS on the same matrices in one process, in turn; times from
-    /// device events around batches of launches; their ratio with its uncertainty; shares of
-    /// the rate of multiply-adds and of copies, measured in the same run; errors against the
-    /// product in f64; clocks, power and temperature meanwhile. What is wrong, or differs
-    /// between runs, gets no time, and makes the exit status 1.
+    /// Kernel and cuBLAS take turns on the same matrices in one process. Device events around
+    /// batches of launches give the times. A row has the ratio with its interval, shares of the
+    /// measured peaks, errors against the product in f64, clocks, power and temperature. A wrong or
+    /// unstable result gets no time, and the exit status is 1.
     #[command(after_help = BENCH)]
     Bench(BenchArgs),
 
-    /// Measures the kernels, those for tensor cores too, on this device, for auto to choose by.
+    /// Measures this device, for auto to choose by.
     ///
-    /// Every kernel for f32 is checked, and timed with a few grids; then, for a list of products, on
-    /// Hopper on tensor cores too, what costs say is fastest is timed in turn with what comes close.
-    /// Where there is cuBLAS, what has an rms error of more than 1.10 times cuBLAS's in f32 is passed
-    /// over. The table is kept as it is made. With --sizes or --shapes these products alone are
-    /// measured, and added to a table of this device.
+    /// First each f32 kernel is checked and timed with a few grids. Then, for a list of products,
+    /// the predicted fastest takes turns with the runners-up; Hopper's tensor cores take part.
+    /// A kernel whose rms error exceeds 1.10 times cuBLAS's in f32 is never chosen. With --sizes or
+    /// --shapes only these products are measured, and added to a table of this device.
     #[command(after_help = TUNE)]
     Tune(TuneArgs),
 
-    /// Makes a page of saved runs: pictures, and all results in a table.
+    /// Draws saved runs on one HTML page.
     ///
-    /// One HTML file that needs no network: the ladder next to cuBLAS, throughput below the roofs,
-    /// the ratio to cuBLAS of every shape, errors, and clocks, power and temperature; --svg stores
-    /// the pictures alone. The same runs give the same bytes.
+    /// A summary of the newest ratios comes first, then runs with pictures, then a table of all
+    /// results. The page needs no network. --svg stores the pictures alone.
     #[command(after_help = REPORT)]
     Report(ReportArgs),
 
-    /// Compares two saved runs, kernel by kernel and shape by shape.
+    /// Compares two saved runs.
     ///
-    /// Where cuBLAS ran in turn with the kernel in both, ratios to it are compared, since clocks
-    /// float; else times. Several results of one kernel and shape in a file are taken together:
-    /// samples of one process do not show what differs from one to the next, so record two or three
-    /// runs of each with --save. Exit status: 0 if nothing is slower, 1 if something is, has no right
-    /// result any more, or too few samples to tell, 2 for an error.
+    /// Ratios to cuBLAS are compared if both runs have them, because clocks float; otherwise times.
+    /// Results of one kernel and shape are pooled. Processes differ more than samples of one
+    /// process, so save two or three runs of each. The exit status is 0 if nothing is slower,
+    /// 2 for an error, and 1 if something is slower, lost its right result, or has too few samples.
     #[command(arg_required_else_help = true, after_help = COMPARE)]
     Compare(CompareArgs),
 
-    /// Says what this machine has, what works because of it, and what to type for the rest.
+    /// Says what this machine has, and what works.
     ///
-    /// The driver is asked in a process of its own, so that one that crashes is only a finding.
-    /// Exit status: 0 if what is needed without a GPU works (the software device, `soft`), and all
-    /// that --require names; 1 if not.
+    /// The driver is asked in a process of its own: if it crashes, that is a finding. The exit
+    /// status is 0 if the software device works and everything that --require names, else 1.
     #[command(after_help = DOCTOR)]
     Doctor(DoctorArgs),
 
-    /// Prints what a shell needs to complete the options, to be put where it looks.
+    /// Prints completions for a shell.
     #[command(after_help = COMPLETIONS)]
     Completions {
         /// The shell.
@@ -166,7 +170,7 @@ pub enum Command {
         shell: Shell,
     },
 
-    /// Prints the man page, or that of a command.
+    /// Prints the man page of the program or of a command.
     #[command(after_help = MAN)]
     Man {
         /// A command, as in `bench`.
@@ -174,14 +178,15 @@ pub enum Command {
     },
 }
 
-/// What the program was called with. Before a command there is nothing but what is for all of them.
+/// Parses the command line. Only global options may stand before a command.
 ///
 /// # Errors
 ///
 /// What clap says.
 pub fn parse() -> Result<Args, clap::Error> {
     let command = Args::command();
-    let mut matches = command.clone().try_get_matches().map_err(with_tip)?;
+    let mut matches =
+        command.clone().try_get_matches().map_err(|error| in_one_line(error, &command))?;
     if let Some(name) = matches.subcommand_name() {
         let is_given = |arg: &&clap::Arg| {
             let source = matches.value_source(arg.get_id().as_str());
@@ -196,29 +201,65 @@ pub fn parse() -> Result<Args, clap::Error> {
     Args::from_arg_matches_mut(&mut matches)
 }
 
-/// With what to type, where the name of a kernel stands alone.
-fn with_tip(mut error: clap::Error) -> clap::Error {
-    let word = match error.kind() {
-        ErrorKind::InvalidSubcommand => error.get(ContextKind::InvalidSubcommand),
-        ErrorKind::UnknownArgument if std::env::args().nth(1).is_some_and(|it| it == "run") => {
-            error.get(ContextKind::InvalidArg)
+/// A misspelt name as one line with the nearest three; every other error as clap has it.
+fn in_one_line(error: clap::Error, command: &clap::Command) -> clap::Error {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) if !text.is_empty() => Some(text.as_str()),
+        _ => None,
+    };
+    let message = match error.kind() {
+        ErrorKind::InvalidSubcommand => text(ContextKind::InvalidSubcommand).map(|word| {
+            let known: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();
+            // The name of a kernel where a command should be.
+            match Selection::parse(word) {
+                Ok(selection) => {
+                    let how = format!("`rungs run {word}{}` runs it", compute_of(selection));
+                    format!("`{word}` is a kernel: {how}, and `rungs explain {word}` explains it")
+                }
+                Err(_) => misspelt("no command", word, &known),
+            }
+        }),
+        ErrorKind::InvalidValue => match error.get(ContextKind::ValidValue) {
+            Some(ContextValue::Strings(known)) => text(ContextKind::InvalidValue).map(|value| {
+                let option = text(ContextKind::InvalidArg).unwrap_or_default();
+                let option = option.split(' ').next().unwrap_or_default();
+                let known: Vec<_> = known.iter().map(String::as_str).collect();
+                misspelt(&format!("{option} cannot be"), value, &known)
+            }),
+            _ => None,
+        },
+        ErrorKind::UnknownArgument => {
+            let option = text(ContextKind::InvalidArg).filter(|option| option.starts_with("--"));
+            option.map(|option| {
+                let is_given = |of: &&clap::Command| std::env::args().any(|it| it == of.get_name());
+                let command = command.get_subcommands().find(is_given).unwrap_or(command);
+                let known =
+                    command.get_arguments().filter_map(clap::Arg::get_long_and_visible_aliases);
+                let known: Vec<_> = known.flatten().map(|long| format!("--{long}")).collect();
+                let known: Vec<_> = known.iter().map(String::as_str).collect();
+                misspelt("no option", option, &known)
+            })
         }
         _ => None,
     };
-    if let Some(ContextValue::String(word)) = word
-        && let Ok(selection) = Selection::parse(word)
-    {
-        let is_for = |compute: &Compute| selection.computing(*compute).is_ok();
-        let compute = match Compute::ALL.into_iter().find(is_for) {
-            None | Some(Compute::F32) => String::new(),
-            Some(compute) => format!(" --compute {}", compute.name()),
-        };
-        let tip = format!(
-            "`--kernel {word} --size 512{compute}` runs it, and `explain {word}` explains it"
-        );
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    match message {
+        Some(message) => clap::Error::raw(error.kind(), message + "\n"),
+        None => error,
     }
-    error
+}
+
+fn misspelt(what: &str, name: &str, known: &[&str]) -> String {
+    let nearest = alternatives(&nearest_names(name, known));
+    format!("{what} `{}`; the nearest are {nearest}", excerpt(name))
+}
+
+/// The option that a kernel needs to run at all.
+fn compute_of(selection: Selection) -> String {
+    let is_for = |compute: &Compute| selection.computing(*compute).is_ok();
+    match Compute::ALL.into_iter().find(is_for) {
+        None | Some(Compute::F32) => String::new(),
+        Some(compute) => format!(" --compute {}", compute.name()),
+    }
 }
 
 /// All options, with the names by which help and errors call them.
@@ -248,20 +289,20 @@ mod tests {
 
     /// The words of each example in a help, without what a shell does with it.
     fn examples(help: &str) -> impl Iterator<Item = Vec<&str>> {
-        let lines = help.lines().filter_map(|line| line.strip_prefix("  host "));
+        let lines = help.lines().filter_map(|line| line.strip_prefix("  rungs "));
         lines.map(|line| {
             let words = line.split("  ").next().unwrap_or_default().split(' ');
-            std::iter::once("host")
+            std::iter::once("rungs")
                 .chain(words.take_while(|word| !matches!(*word, ">" | "|")))
                 .collect()
         })
     }
 
-    /// What needs a GPU, or files, is at least written as the program understands it.
+    /// Examples that need a GPU or files are parsed only.
     #[test]
     fn every_help_has_examples_that_are_understood() {
         let mut root = command();
-        let mut helps = vec![("host".to_owned(), root.render_help().to_string())];
+        let mut helps = vec![("rungs".to_owned(), root.render_help().to_string())];
         for command in root.get_subcommands_mut().filter(|command| command.get_name() != "help") {
             helps.push((command.get_name().to_owned(), command.render_help().to_string()));
         }

@@ -1,4 +1,4 @@
-//! `explain auto`: what is chosen for a product, and why.
+//! `explain auto`: the choice for a product, and its reasons.
 
 use host::auto::{Basis, Configuration, Prediction};
 use host::kernels::{TENSOR_CORE, TF32};
@@ -17,7 +17,7 @@ use crate::report::json;
 /// Products to explain, for a call that names none.
 const SHAPES: [Shape; 3] = [Shape::square(512), Shape::square(4096), Shape::new(16, 4096, 4096)];
 
-/// How many of the best choices are shown.
+/// The number of choices that are shown.
 const SHOWN: usize = 5;
 
 /// A product and its choice, in JSON.
@@ -25,7 +25,7 @@ const SHOWN: usize = 5;
 struct Chosen<'a> {
     kernel: &'static str,
     device: &'a str,
-    /// What the choice is based on.
+    /// The basis of the choice.
     basis: &'a str,
     m: usize,
     n: usize,
@@ -36,18 +36,18 @@ struct Chosen<'a> {
     compute: &'static str,
     chosen: &'static str,
     splits: u32,
-    /// Clusters that share the steps along K of all tiles; null where there is one for each tile.
+    /// Clusters that share the steps along K of all tiles; null for one per tile.
     clusters: Option<u32>,
-    /// Blocks that share a multiprocessor, where they are fewer than could be.
+    /// Blocks that share a multiprocessor, if fewer than fit.
     blocks_per_multiprocessor: Option<u32>,
     /// Whether A and B are copied first, by choice.
     packed: bool,
-    /// Which of A and B are copied first, by choice or because the kernel does not read them as they lie.
+    /// Operands that are copied first, by choice or because the kernel cannot read them.
     copies: Vec<Copied>,
-    /// Whether rows would have to be copied, if they were not stored so that they begin on 16 bytes.
+    /// Whether rows of packed matrices are misaligned.
     #[serde(skip)]
     has_odd_rows: bool,
-    /// Whether this product was measured itself, and the costs mislead.
+    /// Whether a measurement of this product overrides the costs.
     exception: bool,
     /// The best by costs, fastest first; empty where there are none.
     candidates: Vec<CandidateLine>,
@@ -89,7 +89,7 @@ struct CandidateLine {
     blocks_per_multiprocessor: Option<u32>,
     packed: bool,
     predicted_ms: f64,
-    /// Whether memory takes longer than the multiprocessors; null where costs do not tell.
+    /// Whether memory is the limit; null if the costs do not tell.
     memory_bound: Option<bool>,
 }
 
@@ -118,19 +118,27 @@ struct Copied {
 
 /// Does what the options say.
 pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
-    let table = tables::read(args.table.as_deref())?;
-    let device = device::open(args.device.unwrap_or_default().choice())?;
-    tables::note_of_other(table.as_ref(), &device);
-    let table = match table {
-        None if !device.is_soft() => Table::nearest(device.info())?,
-        table => table,
+    let (device, table) = match &args.gpu {
+        Some(gpu) => {
+            let table = tables::of_gpu(gpu)?;
+            (table.stand_in()?, Some(table))
+        }
+        None => {
+            let table = tables::read(args.table.as_deref())?;
+            let device = device::open(args.device.unwrap_or_default().choice())?;
+            tables::note_of_other(table.as_ref(), &device);
+            match table {
+                None if !device.is_soft() => (device.clone(), Table::nearest(device.info())?),
+                table => (device, table),
+            }
+        }
     };
     let auto = table.as_ref().map_or_else(|| device.auto(), |table| device.auto_by(table))?;
     let compute = args.product.compute();
     let mut basis = auto.basis_for(compute);
     let is_f32 = compute == Compute::F32;
     if is_f32 && matches!(auto.basis(), Basis::Measured { scaled: true, .. } | Basis::Size { .. }) {
-        basis += " (`host tune` does)";
+        basis += " (`rungs tune` does)";
     }
     if let (Basis::Measured { .. }, Some(table)) = (auto.basis(), &table) {
         let changed = table.changes().into_iter().map(|change| change.entry_point);
@@ -211,7 +219,7 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
     Ok(Outcome::Right)
 }
 
-/// Whether choices for products in a precision may depend on an entry point.
+/// Whether choices in a precision may depend on an entry point.
 fn matters(entry_point: &str, compute: Compute) -> bool {
     let is_half = TENSOR_CORE.iter().any(|kernel| kernel.name() == entry_point);
     let is_tf32 = TF32.iter().any(|kernel| entry_point.starts_with(kernel.name()));
@@ -222,7 +230,7 @@ fn matters(entry_point: &str, compute: Compute) -> bool {
     }
 }
 
-/// What else was thought of.
+/// The runners-up.
 fn predictions(auto: &Auto, gemm: &Gemm) -> Vec<CandidateLine> {
     auto.predictions(gemm, SHOWN).into_iter().map(CandidateLine::from).collect()
 }
@@ -234,7 +242,7 @@ fn text(shape: Shape, chosen: &Chosen<'_>, choice: &str) -> String {
         text += &format!("  copies {operand} first: {reason}\n");
     }
     if chosen.has_odd_rows {
-        text += "  not all rows of A and B begin on 16 bytes: copied first, unless the kernel takes them so; \
+        text += "  misaligned rows of A or B are copied first, unless the kernel reads them; \
                  `DeviceHalfMatrix` pads its rows\n";
     }
     let width = chosen.candidates.iter().map(|line| line.kernel.len()).max().unwrap_or(0).max(20);

@@ -13,21 +13,20 @@ use crate::report::format::Format;
 
 #[derive(Debug, clap::Args)]
 pub struct CompareArgs {
-    /// What it was: a file that --save wrote.
+    /// The earlier file that --save wrote.
     #[arg(value_name = "BEFORE")]
     before: PathBuf,
 
-    /// What it is.
+    /// The later file.
     #[arg(value_name = "AFTER")]
     after: PathBuf,
 
-    /// Changes up to so many percent say nothing, however sure they are: from one process to the
-    /// next, one build differs by about 1 %.
+    /// Ignore changes up to this many percent: one build varies by about 1 % between processes.
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent,
           allow_negative_numbers = true)]
     threshold: f64,
 
-    /// A table for people, or JSON: one object per change and line, and a summary.
+    /// A table, or JSON with one change per line and a summary.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }

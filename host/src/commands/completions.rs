@@ -1,16 +1,17 @@
-//! `completions` and `man`: what a shell and `man` know of the options, from the options
-//! themselves.
+//! `completions` and `man`, made from the options themselves.
 
 use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::Man;
+use host::format::alternatives;
+use host::nearest_names;
 
 use super::args;
 use super::outcome::Outcome;
 use crate::error::Error;
 use crate::io::stdio;
 
-/// Prints what a shell needs to complete the options.
+/// Prints completions for a shell.
 pub fn run(shell: Shell) -> Result<Outcome, Error> {
     let mut command = args::command();
     let name = command.get_name().to_owned();
@@ -19,7 +20,7 @@ pub fn run(shell: Shell) -> Result<Outcome, Error> {
     print(text)
 }
 
-/// Prints the man page of the program, or of one of its commands.
+/// Prints the man page of the program or of a command.
 pub fn man(name: Option<&str>) -> Result<Outcome, Error> {
     let root = args::command();
     let command = match name {
@@ -33,12 +34,9 @@ pub fn man(name: Option<&str>) -> Result<Outcome, Error> {
 
 fn find<'a>(root: &'a Command, name: &str) -> Result<&'a Command, Error> {
     root.find_subcommand(name).ok_or_else(|| {
-        let names = root.get_subcommands().map(Command::get_name);
-        let known: Vec<_> = names.filter(|name| *name != "help").collect();
-        Error::usage_of(
-            "man",
-            format!("no command `{name}`; the commands are {}", known.join(", ")),
-        )
+        let known: Vec<_> = root.get_subcommands().map(Command::get_name).collect();
+        let nearest = alternatives(&nearest_names(name, &known));
+        Error::usage_of("man", format!("no command `{name}`; the nearest are {nearest}"))
     })
 }
 

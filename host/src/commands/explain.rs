@@ -1,4 +1,4 @@
-//! `explain`: what a rung is about, and the arithmetic of its geometry.
+//! `explain`: the idea of a rung, and the arithmetic of its geometry.
 
 pub mod args;
 mod others;
@@ -12,7 +12,7 @@ use host::kernels::{
     f32_kernels,
 };
 use host::limit::profile::Profile;
-use host::{Device, DeviceChoice, auto, nearest_name};
+use host::{Device, DeviceChoice, auto, nearest_names};
 use serde::Serialize;
 
 use super::choices;
@@ -62,7 +62,7 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
     Ok(Outcome::Right)
 }
 
-/// What is no kernel: a mistake, or explained elsewhere.
+/// The error for a name that is no kernel, or is explained elsewhere.
 fn no_kernel(name: &str) -> Error {
     let instead = match name {
         CUBLAS => {
@@ -73,7 +73,7 @@ fn no_kernel(name: &str) -> Error {
             let tensor_core = TENSOR_CORE.iter().map(|descriptor| descriptor.name());
             let in_f32 = f32_kernels().map(|descriptor| descriptor.name());
             let known: Vec<_> = in_f32.chain(tensor_core).chain([auto::NAME]).collect();
-            let nearest = nearest_name(name, &known);
+            let nearest = nearest_names(name, &known);
             return GemmError::UnknownKernel { name: name.to_owned(), nearest, known }.into();
         }
     };
@@ -326,7 +326,7 @@ struct Explanation {
     intensity: f64,
     /// Instructions for each FMA of a warp, counted on an H200; null where that was not done.
     instructions_per_fma: Option<f64>,
-    /// Likewise cycles of the shared memory and L1 cache.
+    /// Cycles of shared memory and L1 cache for each FMA of a warp; null like the field above.
     l1_cycles_per_fma: Option<f64>,
     /// For 16 results of a product of 7 x 7 matrices, if no thread shared.
     example_accesses: f64,

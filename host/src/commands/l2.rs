@@ -1,15 +1,15 @@
-//! What `--l2` asks for.
+//! The option `--l2`.
 
 use clap::ValueEnum;
 use host::L2;
 
-/// What the L2 cache holds when a product starts.
+/// The L2 cache when a product starts.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub enum L2Arg {
-    /// Nothing of its matrices: each launch takes other ones, in turn.
+    /// Without its matrices: launches take turns on several sets.
     #[default]
     Cold,
-    /// What fits of them: every launch takes the same ones.
+    /// With what fits of them: every launch uses one set.
     Warm,
 }
 

@@ -1,12 +1,11 @@
-//! What the command line asks for. The program lies in layers, of which none knows one above it:
+//! The commands. The program has four layers, and no layer knows the ones above it:
 //!
-//! 1. `commands`: `completions`, from the options; `args`, all of them; `run`; `list`; `explain`
-//!    with `choices`; `bench`; `tune` with `accept`; `doctor`; each with its own `args`; `report`;
-//!    `compare`; what several share in `product`, `tables`, `l2` and `outcome`;
-//! 2. `report`: `reporter` with `ladder`, `page` and `save`; `rows` with `row_table`; `changes`;
-//!    all of them with `json`, `record` and `format`;
-//! 3. `io`: `device` with `threads`; `input`, `output`, `progress`, `signals`, `stdio`;
-//! 4. `error`, with the advice that goes on after a library's words.
+//! 1. `commands`: a module for each, with its `args`. They share `product`, `tables`, `l2` and
+//!    `outcome`. `choices` is `explain auto`.
+//! 2. `report`: text and JSON. `reporter` prints single results and ladders, `rows` those of
+//!    `bench`, `changes` those of `compare`.
+//! 3. `io`: devices, files, progress, signals and standard streams.
+//! 4. `error`: all errors, with advice.
 
 pub mod args;
 pub mod bench;

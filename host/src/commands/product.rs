@@ -1,4 +1,4 @@
-//! The options that say what is computed, which several commands share.
+//! The options of a product, which several commands share.
 
 use std::path::Path;
 
@@ -16,8 +16,10 @@ pub struct ProductArgs {
     #[arg(long)]
     pub trans_b: bool,
 
-    /// Products of a strided batch. In files their matrices lie one below the other; a B of K rows
-    /// is one for all, unless it lies transposed.
+    /// Products of a strided batch.
+    ///
+    /// In files the matrices lie one below the other. A B of K rows that is not transposed is
+    /// shared.
     #[arg(long, value_name = "COUNT", default_value_t = 1, allow_negative_numbers = true,
           value_parser = batch)]
     pub batch: usize,
@@ -26,17 +28,20 @@ pub struct ProductArgs {
     #[arg(long, default_value_t = 1.0, allow_hyphen_values = true, value_parser = factor)]
     pub alpha: f32,
 
-    /// The factor of the old C; 0 does not read it. A timed launch reads what the one before it
-    /// left.
+    /// The factor of the old C; with 0 it is not read.
+    ///
+    /// A timed launch reads the C of the launch before.
     #[arg(long, default_value_t = 0.0, allow_hyphen_values = true, value_parser = factor)]
     pub beta: f32,
 
-    /// How products are computed: f32; or on tensor cores tf32x3 (f32 in two parts of TF32, to f32's
-    /// accuracy), or tf32, bf16 or f16, to which A and B are rounded. Sums, alpha and beta are f32.
+    /// The precision of products; sums, alpha and beta are f32.
+    ///
+    /// f32 uses FMAs, all others tensor cores. tf32x3 splits f32 into two parts of TF32 and has
+    /// f32's accuracy. tf32, bf16 and f16 round A and B.
     #[arg(long, value_name = "TYPE", default_value_t, value_parser = compute())]
     compute: Compute,
 
-    /// The type of C: f32, or that of A and B [default: f32].
+    /// The type of C: f32, or the type of A and B [default: f32].
     #[arg(long, value_name = "TYPE", value_parser = element())]
     output: Option<Element>,
 
@@ -56,23 +61,24 @@ fn element() -> impl TypedValueParser<Value = Element> {
         .map(move |name| named(name).unwrap_or_default())
 }
 
-/// What is done to each element before it is stored, in this order: scale, bias, a function, residual.
+/// The epilogue, in this order: scale, bias, function, residual.
 #[derive(Debug, clap::Args)]
 pub struct EpilogueArgs {
-    /// A function of each element of the result, for auto, the tiles, the persistent kernels and most of those
-    /// for tensor cores; the others refuse it. It is computed before the element is stored, after scale and bias.
+    /// A function of each element, after scale and bias and before the store.
+    ///
+    /// auto, the tiles, the persistent kernels and most tensor-core kernels have it.
     #[arg(long, value_name = "FUNCTION", value_enum)]
     epilogue: Option<ActivationArg>,
 
-    /// Multiply each row, or each column, of the result by a random factor of its own.
+    /// Multiply each row or column of the result by a random factor.
     #[arg(long, value_name = "AXIS", value_enum)]
     scale: Option<AxisArg>,
 
-    /// Add a random bias to each row, or to each column, of the result.
+    /// Add a random bias to each row or column of the result.
     #[arg(long, value_name = "AXIS", value_enum)]
     bias: Option<AxisArg>,
 
-    /// Add a random matrix to the result, after all else.
+    /// Add a random matrix to the result at the end.
     #[arg(long)]
     residual: bool,
 }
@@ -124,7 +130,7 @@ impl ProductArgs {
         }
     }
 
-    /// The same for a product that has its shape already.
+    /// Adds the options to a product that has its shape.
     pub fn apply(&self, gemm: Gemm) -> Gemm {
         let gemm = gemm.scaled(self.alpha, self.beta).then(self.epilogue());
         gemm.computed_in(self.compute()).stored_as(self.output.unwrap_or_default())

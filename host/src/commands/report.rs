@@ -11,10 +11,10 @@ use crate::error::Error;
 use crate::io::output::Output;
 use crate::io::stdio::print;
 
-/// Where the repository keeps its runs.
+/// The repository's folder of runs.
 const RUNS: &str = "runs";
 
-/// What is made where nothing is named.
+/// The default output.
 const PAGE: &str = "report.html";
 
 #[derive(Debug, clap::Args)]
@@ -23,12 +23,11 @@ pub struct ReportArgs {
     #[arg(value_name = "RUNS")]
     runs: Vec<PathBuf>,
 
-    /// The page, one HTML file that needs nothing else [default: report.html, unless there is --svg].
-    /// Nothing but such a page is replaced.
+    /// The page [default: report.html, unless there is --svg]. Only such a page is replaced.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
-    /// A folder for all pictures, as SVG files. Nothing but SVG files is replaced.
+    /// A folder for all pictures, as SVG files. Only SVG files are replaced.
     #[arg(long, value_name = "FOLDER")]
     svg: Option<PathBuf>,
 }

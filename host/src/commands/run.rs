@@ -1,4 +1,4 @@
-//! From the options to checked results.
+//! `run`: from the options to checked results.
 
 pub mod args;
 mod checks;
@@ -6,10 +6,11 @@ mod checks;
 use cuda_driver::soft;
 use gemm_bench::Error as BenchError;
 use host::forecast::Forecast;
+use host::kernels::Target;
 use host::time::Samples;
 use host::verify::Check;
 use host::workload::{Timed, Workload, samples};
-use host::{Compute, Device, Element, Gemm, Matrix, Selection, Shape};
+use host::{Compute, Device, Element, Gemm, Matrix, Selection, Shape, Table};
 
 use super::list;
 use super::outcome::Outcome;
@@ -23,8 +24,16 @@ use crate::report::Reporter;
 use crate::report::record::{Ratio, Record, Setting};
 use args::RunArgs;
 
-/// Seconds on the software device that are worth a word.
+/// Seconds on the software device that are announced.
 const LONG: f64 = 30.0;
+
+/// One product by one kernel, or by all.
+struct Task {
+    choice: Selection,
+    input: Input,
+    gemm: Gemm,
+    reporter: Reporter,
+}
 
 /// Does what the options say.
 pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
@@ -32,33 +41,65 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
         return list::run(args.format);
     }
     // Mistakes are found in the order of what it costs to find them.
-    let choice = Selection::parse(args.kernel.as_deref().unwrap_or_default())?;
-    let choice = choice.computing(args.product.compute())?;
-    args.check(choice)?;
-    let source = Input::open(args.source()?)?;
-    let gemm = args.product.apply(source.gemm()?);
-    gemm.validate()?;
-    if gemm.beta == 0.0 && source.has_c() {
-        stdio::say("warning: --c is not read, because beta is 0; add --beta to use it");
+    let choices = args.choices()?;
+    let sources = args.sources()?;
+    let mut products = Vec::new();
+    for &choice in &choices {
+        for source in &sources {
+            let input = Input::open(source.clone())?;
+            let gemm = args.product.apply(input.gemm()?);
+            gemm.validate()?;
+            if gemm.beta == 0.0 && input.has_c() {
+                stdio::say("warning: --c is not read, because beta is 0; add --beta to use it");
+            }
+            products.push((choice, input, gemm));
+        }
     }
     let output = args.output()?;
     let table = tables::read(args.table.as_deref())?;
-    let mut reporter = Reporter::new(args.format, choice, args.save.as_deref(), output.as_ref())?;
+    let task = |(choice, input, gemm)| {
+        let save = args.save.as_deref();
+        let reporter = Reporter::new(args.format, choice, save, output.as_ref())?;
+        Ok(Task { choice, input, gemm, reporter })
+    };
+    let tasks = products.into_iter().map(task).collect::<Result<Vec<_>, Error>>()?;
 
     args.checks.configure(args.device())?;
-    let device = device::open(args.device())?;
+    let is_for_hopper = choices.iter().any(|choice| match choice {
+        Selection::Rung(descriptor) => descriptor.target() == Target::Sm90a,
+        choice => choice.is_several(),
+    });
+    let device = device::open_for(args.device(), is_for_hopper)?;
     tables::note_of_other(table.as_ref(), &device);
-    let loaded = choice.load(&device, table.as_ref())?;
+    let mut outcome = Outcome::Right;
+    for task in tasks {
+        if measure(args, &device, table.as_ref(), output.as_ref(), task)? == Outcome::Wrong {
+            outcome = Outcome::Wrong;
+        }
+    }
+    Ok(outcome)
+}
+
+/// Runs, checks and reports one product.
+fn measure(
+    args: &RunArgs,
+    device: &Device,
+    table: Option<&Table>,
+    output: Option<&Output>,
+    task: Task,
+) -> Result<Outcome, Error> {
+    let Task { choice, input: source, gemm, mut reporter } = task;
+    let loaded = choice.load(device, table)?;
     let prepare = |gemm| -> Result<Vec<_>, BenchError> {
         let all = loaded.iter().map(|one| one.prepare(gemm, args.kernel_options(), choice));
         all.collect()
     };
     let candidates = prepare(gemm)?;
-    require_memory(&device, &gemm)?;
+    require_memory(device, &gemm)?;
 
     let alone = Simulation::alone("for an estimate");
-    let runs = args.repeat.unwrap_or(1);
-    let forecast = Forecast::new(&device, &candidates, &gemm, runs, prepare, |run| alone.run(run))?;
+    let runs = args.samples.unwrap_or(1);
+    let forecast = Forecast::new(device, &candidates, &gemm, runs, prepare, |run| alone.run(run))?;
     let forecast = forecast.filter(|forecast| forecast.all() >= LONG);
     if let Some(forecast) = &forecast {
         stdio::note(format_args!(
@@ -69,8 +110,8 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
     let (seed, bound) = (source.seed(), source.bound());
     let cublas_version = loaded.iter().find_map(|loaded| loaded.cublas_version());
     let l2 = (!device.is_soft()).then(|| args.l2());
-    let samples = samples(&device, args.repeat);
-    let setting = Setting { device: &device, gemm, seed, cublas_version, l2, samples };
+    let samples = samples(device, args.samples);
+    let setting = Setting { device, gemm, seed, cublas_version, l2, samples };
     reporter.begin(&setting)?;
     let operands = progress::step("preparing the matrices", || source.read(&gemm))?;
     let input = gemm.compute.name();
@@ -78,18 +119,20 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
     for (count, (matrix, element)) in operands.overflowed().into_iter().zip(types) {
         if count > 0 {
             stdio::say(format_args!(
-                "warning: {count} element(s) of {matrix} overflow {element} and are not finite; scale the matrix down"
+                "warning: {count} element(s) of {matrix} overflow {element} and are not finite; \
+                 scale the matrix down"
             ));
         }
     }
     for (count, matrix) in operands.too_small().into_iter().zip(["A", "B"]) {
         if count > 0 {
             stdio::say(format_args!(
-                "warning: {count} element(s) of {matrix} are below 2^-103, where {input} is less accurate than f32; scale the matrix up"
+                "warning: {count} element(s) of {matrix} are below 2^-103, where {input} is less \
+                 accurate than f32; scale the matrix up"
             ));
         }
     }
-    let mut workload = Workload::new(&device, &operands, args.repeat, args.l2())?;
+    let mut workload = Workload::new(device, &operands, args.samples, args.l2())?;
     let (sets, wanted) = workload.sets();
     if sets < wanted {
         stdio::say(few_sets(Shape::of(&gemm), sets, wanted));
@@ -115,9 +158,9 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
                 workload.measure(group, |run| run(), sampled)
             }),
         };
-        // On a GPU there are none.
+        // Empty on a GPU.
         let findings = soft::take_findings();
-        // What ended a launch is the error.
+        // A finding that ended the launch is the error itself.
         for finding in findings.iter().filter(|finding| !finding.ended()) {
             stdio::say(format_args!("found: {finding}"));
         }
@@ -164,12 +207,13 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
             )?;
             let ratio = |other: &Samples| Ratio::of(other, &samples);
             let share_of_cublas = cublas.as_ref().and_then(ratio);
-            let speedup = candidate.title.rung.and(before.as_ref()).and_then(ratio);
+            let timed_before = before.as_ref().filter(|_| !device.is_soft());
+            let speedup = candidate.title.rung.and(timed_before).and_then(ratio);
             if candidate.title.rung.is_some() {
                 before = Some(samples.clone());
             }
             let name = candidate.title.name;
-            if conclude(name, gemm.output, &check, &result, output.as_ref())? == Outcome::Wrong {
+            if conclude(name, gemm.output, &check, &result, output)? == Outcome::Wrong {
                 outcome = Outcome::Wrong;
             }
             let title = candidate.title;
@@ -192,19 +236,18 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
         return Err(Error::usage(match gemm.compute {
             Compute::F32 | Compute::Tf32 | Compute::Tf32x3 => "nothing ran, for the reasons above",
             Compute::Bf16 | Compute::F16 => {
-                "nothing ran, for the reasons above; bf16 and f16 take a GPU of compute capability 8.0 \
+                "nothing ran, for the reasons above; bf16 and f16 need a GPU of compute capability 8.0 \
                  or later (transposes, batches and epilogues: 9.0), or --device soft-sm90"
             }
         }));
     }
     if clean {
-        checks::conclude(&device);
+        checks::conclude(device);
     }
     Ok(outcome)
 }
 
-/// Stores a right result, whose elements are of type `element` on the device, and says what is odd
-/// about it.
+/// Stores a right result, and warns about overflow of `element`, its type on the device.
 fn conclude(
     name: &str,
     element: Element,

@@ -1,7 +1,8 @@
-//! The table that `--table` names.
+//! The tables that `--table` and `--gpu` name.
 
 use std::path::Path;
 
+use host::format::{alternatives, excerpt};
 use host::{Device, Table};
 
 use crate::error::Error;
@@ -10,6 +11,28 @@ use crate::io::stdio;
 /// Reads it, if there is one.
 pub fn read(path: Option<&Path>) -> Result<Option<Table>, Error> {
     Ok(path.map(Table::read).transpose()?)
+}
+
+/// The built-in table of a GPU, by the last part of its name: `h200` for NVIDIA H200.
+pub fn of_gpu(gpu: &str) -> Result<Table, Error> {
+    let short = |table: &Table| {
+        let name = table.device().name.to_lowercase();
+        name.split_whitespace().nth(1).unwrap_or_default().to_owned()
+    };
+    let tables = Table::built_in()?;
+    let known: Vec<_> = tables.iter().map(short).collect();
+    match known.iter().position(|name| *name == gpu.to_lowercase()) {
+        Some(at) => Ok(tables.into_iter().nth(at).expect("a position")),
+        None => {
+            let known: Vec<_> = known.iter().map(String::as_str).collect();
+            let message = format!(
+                "--gpu cannot be `{}`; there are tables of {}",
+                excerpt(gpu),
+                alternatives(&known)
+            );
+            Err(Error::usage_of("explain", message))
+        }
+    }
 }
 
 /// Says what of it does not hold on this device.

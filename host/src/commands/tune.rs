@@ -1,4 +1,4 @@
-//! `tune`: what `auto` goes by, measured.
+//! `tune`: measures the table that `auto` chooses by.
 
 mod accept;
 pub mod args;
@@ -35,7 +35,8 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
     let clock = Instant::now();
     let shapes = product::shapes(&args.sizes, args.shapes.as_deref())?;
     if shapes.is_empty() && (args.table.is_some() || !args.product.is_default()) {
-        let message = "without products all kernels are measured, for a table of their own: name products with --sizes or --shapes";
+        let message = "without products all kernels are measured for a new table: name products with \
+                       --sizes or --shapes, or leave out --table and the options of the product";
         return Err(Error::usage_of("tune", message));
     }
     let gemm = |shape| args.product.apply(args.product.shape(shape).gemm());
@@ -43,8 +44,8 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
     products.iter().try_for_each(tune::check)?;
     let device = device::open(args.device.choice())?;
     if device.is_soft() && matches!(args.device, DeviceArg::Auto) {
-        let message = "there is no GPU here to measure, and simulated times are no use to auto; for a \
-                       trial add --device soft, and `host doctor` says what a GPU needs";
+        let message = "there is no GPU to measure, and simulated times do not help auto; for a trial \
+                       add --device soft; `rungs doctor` says what a GPU needs";
         return Err(Error::usage_of("tune", message));
     }
     let out = args.out.as_deref().or(args.table.as_deref());
@@ -54,7 +55,8 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
     if let (true, Some(_), Some(table)) = (is_table, &args.out, &args.table)
         && !output.replaces(table)
     {
-        let message = "--out has a table already, and --table is another: leave one of them out";
+        let message =
+            "--out already has a table, and --table is another one: leave one of them out";
         return Err(Error::usage_of("tune", message));
     }
     if let (true, true, Ok(table)) = (is_table, products.is_empty(), Table::read(&path))
@@ -72,7 +74,8 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
             Some(table) if table.is_of(device.info()) => Some(table),
             _ => {
                 let message = format!(
-                    "there is no table of {} to add products to: make one with `host tune --out FILE`, and name it again with the products",
+                    "there is no table of {} to add products to: make one with `rungs tune --out FILE`, \
+                     then repeat this with --table FILE",
                     device.info().name
                 );
                 return Err(Error::usage_of("tune", message));
@@ -85,13 +88,14 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
         if !changed.is_empty() {
             let changed = changed.join(", ");
             stdio::say(format_args!(
-                "warning: the table was measured with other PTX of {changed}; measure all again with `host tune`"
+                "warning: the PTX of {changed} has changed since the table was measured; measure \
+                 again with `rungs tune`"
             ));
         }
     }
     let mut save = args.save.as_deref().map(|save| Save::new(save, Some(&output))).transpose()?;
     if device.is_soft() {
-        stdio::say("warning: simulated times say nothing about a GPU, and nor will this table");
+        stdio::say("warning: simulated times say nothing about a GPU, and neither will this table");
     }
     // Until it is complete a table has another name, and what it replaces stays.
     let so_far = match products.is_empty() {
@@ -264,7 +268,7 @@ fn table_path(out: Option<&Path>, device: &str) -> PathBuf {
     }
 }
 
-/// The same path with more behind its name.
+/// A path with `suffix` appended to its name.
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
@@ -280,7 +284,7 @@ struct AnyTable {
     _kernels: IgnoredAny,
 }
 
-/// Makes sure that only a table is replaced by a table, or an empty file, or none; whether there is a table.
+/// Whether there is a table at `path`; an error if there is anything else but an empty file.
 fn expect_table(path: &Path) -> Result<bool, Error> {
     let is_table = match File::open(path) {
         Ok(file) if file.metadata().is_ok_and(|metadata| metadata.len() == 0) => Some(false),

@@ -82,7 +82,7 @@ pub fn devices() -> Vec<Finding> {
         }
     });
     findings.push(nccl());
-    let run = "host --kernel tile2d --size 4096 --device gpu";
+    let run = "rungs --kernel tile2d --size 4096 --device gpu";
     findings.push(match first.as_ref().map(work::check) {
         None => Finding::needs(GPU_RUN, "gpu"),
         Some(Ok(())) => Finding::ok(GPU_RUN, run),
@@ -97,7 +97,7 @@ fn sm_90a(device: Option<&Device>) -> Finding {
     let Some(device) = device else { return Finding::needs(SM_90A, "gpu") };
     let elsewhere = "`--device soft-sm90` runs the kernels for Hopper, too";
     match device.tensor_core(&wgmma_persistent::DESCRIPTOR, InputType::Bf16) {
-        Ok(_) => Finding::ok(SM_90A, "host --kernel auto --compute bf16 --size 4096 --device gpu"),
+        Ok(_) => Finding::ok(SM_90A, "rungs --kernel auto --compute bf16 --size 4096 --device gpu"),
         Err(error @ GemmError::NeedsTensorMaps { .. }) => {
             Finding::broken(SM_90A, error.to_string(), "update NVIDIA's driver to CUDA 12")
         }

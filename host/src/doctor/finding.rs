@@ -37,7 +37,7 @@ impl Finding {
         Self { name: name.to_owned(), state: State::Missing, value: value.into(), remedy }
     }
 
-    /// What follows from something else that is not there: what to do is said of that.
+    /// Missing because `what` is missing, which has the remedy.
     pub(super) fn needs(name: &str, what: &str) -> Self {
         Self { remedy: None, ..Self::missing(name, format!("needs {what}"), "") }
     }

@@ -7,8 +7,8 @@ use super::finding::{Finding, State};
 
 /// What needs nothing but what was found, and what to type for it.
 const NEEDS: [(&str, &[&str], &str); 6] = [
-    ("bench", &["gpu"], "host bench"),
-    ("next-to-cublas", &["gpu", "cublas"], "host --kernel all --size 4096"),
+    ("bench", &["gpu"], "rungs bench"),
+    ("next-to-cublas", &["gpu", "cublas"], "rungs --kernel all --size 4096"),
     ("build-ptx", &["rustc", "rust-src"], "cargo xtask build-ptx"),
     ("spills", &["ptxas"], "cargo xtask build-ptx"),
     ("sass", &["ptxas", "cuobjdump"], "cargo xtask sass tile2d"),
@@ -37,7 +37,7 @@ pub fn soft() -> Finding {
             return Finding::broken("soft", reason, "free memory, or report this");
         }
     }
-    Finding::ok("soft", "host --kernel tile2d --size 512 --device soft (or soft-sm90)")
+    Finding::ok("soft", "rungs --kernel tile2d --size 512 --device soft (or soft-sm90)")
 }
 
 /// Whether a product is right on a device, with bulk copies if it has them; why not.

@@ -48,7 +48,7 @@ impl Output {
         Ok(output)
     }
 
-    /// As [`Output::new`], for a matrix: it replaces a `.npy` file or an empty one, and nothing else.
+    /// As [`Output::new`], for a matrix: it replaces only a `.npy` file or an empty one.
     ///
     /// # Errors
     ///
@@ -226,7 +226,7 @@ impl Unfinished {
         Ok(begun)
     }
 
-    /// Gives the file its name, in place of what has that name.
+    /// Gives the file its name, and replaces a file that has it.
     fn finish(self, target: &Path) -> io::Result<()> {
         let mut files = unfinished();
         fs::rename(&self.path, target)?;
@@ -271,7 +271,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("one");
         let output = Output::new(&path).unwrap();
-        // More than a mask leaves of what is new, too.
+        // Also more than a mask leaves to new files.
         for mode in [0o600, 0o640, 0o666, 0o777] {
             fs::write(&path, "old").unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();

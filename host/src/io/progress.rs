@@ -20,7 +20,7 @@ pub fn step<T>(what: &'static str, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Runs something of which `progress` says how much of how much is done, under a bar.
+/// Runs `work` under a bar; `progress` returns the parts that are done, and all.
 pub fn portion<T>(what: &'static str, progress: fn() -> (u64, u64), work: impl FnOnce() -> T) -> T {
     if !is_watched() {
         return work();
@@ -36,7 +36,7 @@ pub fn portion<T>(what: &'static str, progress: fn() -> (u64, u64), work: impl F
     result
 }
 
-/// A bar below lines that are printed meanwhile, for work of so many steps.
+/// A bar for work in steps, below lines that are printed meanwhile.
 pub struct Steps(Option<ProgressBar>);
 
 impl Steps {
@@ -133,9 +133,9 @@ impl Simulation {
         Self { what: what.to_owned(), run: 0.0, later: Cell::new(0.0) }
     }
 
-    /// One of some kernels, of which there are `count`, counted from 0, that runs `repeat` times.
-    /// `seconds` are what one run should take, and all that comes after the last; 0 if that is
-    /// not known.
+    /// Kernel `place` (from 0) of `count`, which runs `repeat` times.
+    ///
+    /// `seconds` are estimates of one run, and of everything after the last one; 0 if unknown.
     pub fn of(name: &str, place: usize, count: usize, repeat: u32, seconds: (f64, f64)) -> Self {
         let what = match count {
             1 => name.to_owned(),
@@ -147,7 +147,7 @@ impl Simulation {
 
     /// Makes a run, under a bar of the blocks that are done.
     pub fn run<T>(&self, work: impl FnOnce() -> T) -> T {
-        // What remains when this run is over.
+        // The time that remains after this run.
         self.later.update(|later| later - self.run);
         if !is_watched() {
             return work();

@@ -1,9 +1,9 @@
 //! Signals that end the program: they leave no temporary file behind.
 
-/// From now on, a signal that ends the program removes what is not complete first, and a file that
-/// becomes larger than the limit (`ulimit -f`) is an error of what writes it, not a signal.
+/// Makes signals that end the program remove incomplete files first.
 ///
-/// Where no thread can be started for the former, those signals do what they always did.
+/// A file that exceeds its limit (`ulimit -f`) becomes an error of its writer instead of a signal.
+/// If no thread can be started, signals keep their default effect.
 #[cfg(unix)]
 pub fn watch() {
     use std::sync::mpsc;

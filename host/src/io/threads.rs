@@ -12,11 +12,10 @@ use crate::error::Error;
 
 const VARIABLE: &str = "RAYON_NUM_THREADS";
 
-/// Makes the most of a limited address space. To be called before there is any other thread.
+/// Saves address space if it is limited. Call this before any thread starts.
 ///
-/// For the first allocation of each thread, the C library reserves 128 MiB, of which it keeps the
-/// aligned 64 MiB. Under a limit, threads share what they allocate from, so that the limit is there
-/// for matrices.
+/// The C library reserves 128 MiB for the first allocation of each thread, and keeps 64 MiB. Under
+/// a limit, threads share one arena, which leaves the space to matrices.
 pub fn share_addresses() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     if host::memory::address_space_limit().is_some() {
@@ -25,8 +24,9 @@ pub fn share_addresses() {
     }
 }
 
-/// Starts as many threads as this machine runs at once, or fewer if `RAYON_NUM_THREADS` says so,
-/// before anything starts as many as that says. To be called once.
+/// Starts one thread per core, or fewer if `RAYON_NUM_THREADS` says so. Call this once.
+///
+/// Rayon itself would start any number that the variable names.
 ///
 /// # Errors
 ///
@@ -37,7 +37,7 @@ pub fn start() -> Result<(), Error> {
     let text = text.to_string_lossy();
     let wanted = match text.parse() {
         Ok(threads @ 1..) => threads,
-        // As rayon reads it: as many as there are.
+        // Rayon reads 0 as all cores.
         Ok(0) => cores,
         Err(_) => {
             if !text.is_empty() {

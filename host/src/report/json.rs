@@ -1,7 +1,7 @@
 //! Results as lines of JSON.
 //!
-//! What does not apply is null, and so is what is not finite. Lengths are in elements,
-//! times in milliseconds.
+//! A field is null if it does not apply or is not finite. Lengths are in elements, times in
+//! milliseconds.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -41,7 +41,7 @@ pub fn result(record: &Record<'_>) -> String {
     line(&ResultLine::new(record))
 }
 
-/// The line of what was asked for and could not run.
+/// The line of a kernel that could not run.
 pub fn refusal(setting: &Setting<'_>, title: &Title, reason: &str) -> String {
     let subject = Subject::new(setting, title);
     line(&RefusalLine { subject, status: "REFUSED", reason, findings: None })
@@ -53,13 +53,13 @@ pub fn fault(setting: &Setting<'_>, title: &Title, reason: &str, findings: &Find
     line(&RefusalLine { subject, status: "FAULT", reason, findings: Some(findings) })
 }
 
-/// The line in front of results that are kept: where and how they were made.
+/// The first line of saved results: where and how they were made.
 pub fn environment(setting: &Setting<'_>) -> Result<String, Error> {
     let Environment { host_version, ptx_arch, driver_version, cuda_version } =
         Environment::of(setting.device)?;
     let info = setting.device.info();
     let environment = EnvironmentLine {
-        // The program's own path is nobody's business.
+        // Without the program's path.
         command: std::env::args().skip(1).collect(),
         unix_time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
         device: &info.name,
@@ -102,7 +102,7 @@ struct EnvironmentLine<'a> {
     ptx_arch: &'static str,
 }
 
-/// What a line is about.
+/// The subject of a line.
 #[derive(Serialize)]
 struct Subject<'a> {
     kernel: &'static str,
@@ -112,7 +112,7 @@ struct Subject<'a> {
     chosen: Option<&'static str>,
     /// Blocks that share each tile of C; null for a kernel that cannot split K.
     splits: Option<u32>,
-    /// Clusters that share the steps along K of all tiles; not there where there is one for each tile.
+    /// Clusters that share the steps along K of all tiles; absent for one per tile.
     #[serde(skip_serializing_if = "Option::is_none")]
     clusters: Option<u32>,
     /// Whether A and B are copied first, by choice.
@@ -139,8 +139,7 @@ struct Subject<'a> {
     output: Option<&'static str>,
     /// Null if cuBLAS does not take part.
     cublas_version: Option<&'a str>,
-    /// What the software device checks, the order in which it runs warps and blocks, and the warp
-    /// instructions after which it ends a launch; null on a GPU, and the last where there is none.
+    /// Checks, schedule and instruction budget of the software device; null on a GPU.
     checks: Option<String>,
     schedule: Option<String>,
     instruction_budget: Option<u64>,
@@ -228,7 +227,7 @@ struct ResultLine<'a> {
     /// How busy the GPU was.
     #[serde(flatten)]
     load: Load,
-    /// The errors by which the result is judged: in TF32 those against the product of A and B rounded to nearest.
+    /// The errors that decide. In TF32 they refer to A and B rounded to nearest.
     max_abs_error: Option<f64>,
     /// The tolerance of the element with the largest error.
     tolerance: Option<f64>,
@@ -238,7 +237,7 @@ struct ResultLine<'a> {
     /// The errors against the product of A and B as they are, where that is another.
     #[serde(skip_serializing_if = "Option::is_none")]
     unrounded: Option<Unrounded>,
-    /// `PASS`; `FINDINGS` if the result is right and the checks of the software device found something; `FAIL`.
+    /// `PASS`, `FAIL`, or `FINDINGS` for a right result about which checks found something.
     status: &'static str,
     check: CheckLine,
     /// What the checks of the software device found.

@@ -1,16 +1,19 @@
-//! The ladder for people: a row for each rung, printed as soon as it is there.
+//! The ladder as text: each row is printed when its kernel is done.
 
-use super::format::{milliseconds, number, scientific};
+use super::format::{number, scientific};
 use super::page;
 use super::record::{Record, Setting};
 use crate::error::Error;
 use crate::io::stdio::{accent, print, print_styled};
 use host::Compute;
 use host::side_by_side::SAMPLE_MS;
+use host::timer::Clock;
 
-/// Widths of the columns after the first, which is [`NAME`] wide.
-const WIDTHS: [usize; 6] = [18, 17, 19, 20, 11, 11];
+/// The width of the first column.
 const NAME: usize = 25;
+
+/// The least width of the others.
+const CELL: usize = 13;
 
 /// What has been printed so far.
 #[derive(Default)]
@@ -20,24 +23,27 @@ pub struct Ladder {
     /// Right, but the checks of the software device found something.
     found: usize,
     refused: usize,
-    /// How results were checked: the same in all rows.
+    /// How results were checked, in all rows.
     method: String,
-    /// The first that was refused for each reason, which is the same but for the kernel's name.
+    /// For each reason, without the kernel's name, the first that was refused.
     reasons: Vec<(String, String)>,
     /// Rows whose launches may have waited for the host.
     gaps: Vec<&'static str>,
+    /// Widths of the columns after the first.
+    widths: Vec<usize>,
 }
 
 impl Ladder {
-    /// Prints what is above the rows.
-    pub fn begin(setting: &Setting<'_>) -> Result<(), Error> {
-        let header = if setting.device.is_soft() {
-            ["average CPU time", "median CPU time", "simulated GFLOP/s", "simulated speed-up"]
-        } else {
-            ["average time", "median time", "GFLOP/s", "speed-up"]
-        };
-        let [average, median, rate, speedup] = header.map(str::to_owned);
-        let cells = [average, median, rate, speedup, "of cuBLAS".into(), "max error".into()];
+    /// Prints the header.
+    pub fn begin(&mut self, setting: &Setting<'_>) -> Result<(), Error> {
+        let is_soft = setting.device.is_soft();
+        let clock = if is_soft { Clock::CpuSimulation } else { Clock::GpuEvents };
+        let times = page::time_columns(setting.samples as usize, clock);
+        // Rates and ratios of the simulation would say nothing.
+        let rates = if is_soft { &[][..] } else { &["GFLOP/s", "speed-up", "of cuBLAS"] };
+        let names = times.iter().chain(rates).chain(&["max error"]);
+        let names: Vec<_> = names.map(|name| (*name).to_owned()).collect();
+        self.widths = names.iter().map(|name| CELL.max(name.len() + 2)).collect();
         let timing = match setting.l2 {
             Some(l2) => {
                 page::method_of_timing(setting.device.info(), l2, setting.samples, SAMPLE_MS)
@@ -45,7 +51,7 @@ impl Ladder {
             None => format!("samples: {} of each\n", setting.samples),
         };
         let product = page::product(setting);
-        print(&format!("{product}{timing}{}", row("kernel", &cells, "check")))
+        print(&format!("{product}{timing}{}", self.row("kernel", &names, "check")))
     }
 
     /// Prints a result's row.
@@ -60,32 +66,37 @@ impl Ladder {
             self.gaps.push(title.name);
         }
         self.method = page::method(check);
-        let cells = [
-            milliseconds(samples.mean()),
-            milliseconds(samples.median()),
-            number(samples.gflops(setting.gemm.flops()), 1),
-            speedup.map_or("-".to_owned(), |speedup| format!("{:.2}x", speedup.median)),
-            share_of_cublas
-                .map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share.median)),
-            scientific(check.largest.map(|d| d.error)),
-        ];
+        let mut cells = page::times(samples);
+        if !setting.device.is_soft() {
+            let share = share_of_cublas.map(|share| format!("{:.1} %", 100.0 * share.median));
+            let speedup = speedup.map(|speedup| format!("{:.2}x", speedup.median));
+            cells.push(number(samples.gflops(setting.gemm.flops()), 1));
+            cells.extend([speedup, share].map(|cell| cell.unwrap_or_else(|| "-".to_owned())));
+        }
+        cells.push(scientific(check.largest.map(|d| d.error)));
         let limit = load.and_then(|load| load.limit());
         let limit = limit.map(|limit| format!("  limited by {}", limit.short()));
         let choice = title.choice().map(|choice| format!(", by {choice}")).unwrap_or_default();
         let status = format!("{}{}{choice}", record.verdict(), limit.unwrap_or_default());
-        print_styled(&row(title.name, &cells, &status), &[accent(record.status())])
+        print_styled(&self.row(title.name, &cells, &status), &[accent(record.status())])
     }
 
-    /// Prints the row of what cannot run, and why.
+    /// Prints the row of a kernel that cannot run, and why.
     pub fn refusal(&mut self, name: &str, reason: &str) -> Result<(), Error> {
         self.refused += 1;
-        let cells = [(); 6].map(|()| "-".to_owned());
+        let cells = vec!["-".to_owned(); self.widths.len()];
         let unnamed = reason.replace(&format!("`{name}`"), "");
         if let Some((_, first)) = self.reasons.iter().find(|(known, _)| *known == unnamed) {
-            return print(&row(name, &cells, &format!("REFUSED, as {first}")));
+            return print(&self.row(name, &cells, &format!("REFUSED, as {first}")));
         }
         self.reasons.push((unnamed, name.to_owned()));
-        print(&format!("{}    {reason}\n", row(name, &cells, "REFUSED")))
+        print(&format!("{}    {reason}\n", self.row(name, &cells, "REFUSED")))
+    }
+
+    fn row(&self, name: &str, cells: &[String], check: &str) -> String {
+        let cells: String =
+            cells.iter().zip(&self.widths).map(|(cell, width)| format!("{cell:>width$}")).collect();
+        format!("{name:<NAME$}{cells}  {check}\n")
     }
 
     /// Prints what is below the rows.
@@ -101,7 +112,7 @@ impl Ladder {
                 format!("gaps:    launches of {} may have waited for the host\n", names.join(", "))
             }
         };
-        let ratios = match setting.gemm.compute != Compute::F32 {
+        let ratios = match setting.gemm.compute != Compute::F32 || setting.device.is_soft() {
             true => "",
             false => {
                 "ratios:  the speed-up is over the rung before; both are medians over pairs of \
@@ -116,12 +127,6 @@ impl Ladder {
     }
 }
 
-fn row(name: &str, cells: &[String; 6], check: &str) -> String {
-    let cells: String =
-        cells.iter().zip(WIDTHS).map(|(cell, width)| format!("{cell:>width$}")).collect();
-    format!("{name:<NAME$}{cells}  {check}\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,13 +134,12 @@ mod tests {
 
     #[test]
     fn columns_stay_in_line() {
-        let cells = [(); 6].map(|()| "simulated".to_owned());
-        let long = LADDER
-            .iter()
-            .map(|descriptor| descriptor.name())
-            .max_by_key(|name| name.len())
-            .unwrap();
+        let ladder = Ladder { widths: vec![CELL; 6], ..Ladder::default() };
+        let cells = [(); 6].map(|()| "1.234e-5".to_owned());
+        let names = LADDER.iter().map(|descriptor| descriptor.name());
+        let long = names.max_by_key(|name| name.len()).unwrap();
         assert!(long.len() < NAME);
-        assert_eq!(row(long, &cells, "PASS").len(), row("naive", &cells, "PASS").len());
+        let row = |name| ladder.row(name, &cells, "PASS").len();
+        assert_eq!(row(long), row("naive"));
     }
 }

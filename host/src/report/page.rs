@@ -1,9 +1,10 @@
-//! Results on stdout, for people or for programs.
+//! Results on stdout, as text or JSON.
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::{CellAlignment, Row, Table};
 use host::kernels::tensor_core::BK;
 use host::kernels::{KernelDescriptor, TENSOR_CORE};
+use host::time::Samples;
 use host::timer::Clock;
 use host::verify::{Bound, Check, Deviation, Method};
 use host::{Compute, DeviceInfo, Element, Gemm, L2, Load, auto};
@@ -21,7 +22,7 @@ struct Listed {
     kernel: &'static str,
     summary: &'static str,
     block_tile: [u32; 3],
-    /// Null for tensor cores, whose sums belong to a warpgroup.
+    /// Null for tensor cores, whose accumulators belong to a warpgroup.
     thread_tile: Option<[u32; 2]>,
     threads: u32,
     /// Null where it depends on K.
@@ -98,7 +99,7 @@ fn print_listed(
     }
 }
 
-/// What is listed after the kernels, in JSON: it has no geometry of its own.
+/// `auto` in a list, in JSON: it has no geometry.
 #[derive(Serialize)]
 struct ListedAuto {
     kernel: &'static str,
@@ -122,39 +123,29 @@ pub fn result(record: &Record<'_>, format: Format) -> Result<(), Error> {
     }
 }
 
-/// One result for people: what was asked, a row of numbers, and what they mean.
+/// One result as text: the product, a row of numbers, and what they mean.
 fn page(record: &Record<'_>) -> String {
     let Record { setting, title, samples, check, load, .. } = record;
     let gflops = samples.gflops(setting.gemm.flops());
     let peak = setting.peak().map(|peak| peak.gflops());
-    let (time, rate) = match samples.clock() {
-        Clock::GpuEvents => ("time", "GFLOP/s"),
-        Clock::CpuSimulation => ("CPU time", "simulated GFLOP/s"),
+    let mut columns = vec![("kernel", title.name.to_owned())];
+    let names = time_columns(samples.ms().len(), samples.clock());
+    columns.extend(names.iter().copied().zip(times(samples)));
+    // A rate of the simulation would say nothing.
+    if samples.clock() == Clock::GpuEvents {
+        columns.push(("GFLOP/s", number(gflops, 1)));
+        columns.push(("% of peak", number(percent(gflops, peak), 1)));
+    }
+    columns.push(("max error", scientific(check.largest.map(|d| d.error))));
+    columns.push(("tolerance", scientific(check.largest.map(|d| d.tolerance))));
+    columns.push(("check", record.verdict()));
+    let (header, cells): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
+    let mut table = table(header, 1..cells.len() - 1);
+    table.add_row(cells);
+    let range = match samples.ms().len() {
+        1 => String::new(),
+        _ => format!(", from {} to {}", milliseconds(samples.min()), milliseconds(samples.max())),
     };
-    let mut table = table(
-        [
-            "kernel",
-            &format!("average {time}"),
-            &format!("median {time}"),
-            rate,
-            "% of peak",
-            "max error",
-            "tolerance",
-            "check",
-        ],
-        1..7,
-    );
-    table.add_row([
-        title.name.to_owned(),
-        milliseconds(samples.mean()),
-        milliseconds(samples.median()),
-        number(gflops, 1),
-        number(percent(gflops, peak), 1),
-        scientific(check.largest.map(|d| d.error)),
-        scientific(check.largest.map(|d| d.tolerance)),
-        record.verdict(),
-    ]);
-    let (min, max) = (milliseconds(samples.min()), milliseconds(samples.max()));
     let how = match (title.choice(), title.splits, title.asked_splits) {
         (Some(choice), ..) => format!("chosen:  {choice}\n"),
         (None, None, _) | (None, Some(1), None | Some(1)) => String::new(),
@@ -178,7 +169,7 @@ fn page(record: &Record<'_>) -> String {
         }
     };
     format!(
-        "{}{table}\n{how}{clusters}samples: {}{launches}, from {min} to {max}{}\n{}{}{}check:   {}\n{}",
+        "{}{table}\n{how}{clusters}samples: {}{launches}{range}{}\n{}{}{}check:   {}\n{}",
         product(setting),
         samples.ms().len(),
         interval.unwrap_or_default(),
@@ -190,7 +181,25 @@ fn page(record: &Record<'_>) -> String {
     )
 }
 
-/// A line that says how many there are, and how many were asked for if that is another number.
+/// The columns of times: one sample is one number.
+pub fn time_columns(samples: usize, clock: Clock) -> &'static [&'static str] {
+    match (samples, clock) {
+        (1, Clock::GpuEvents) => &["time"],
+        (1, Clock::CpuSimulation) => &["CPU time"],
+        (_, Clock::GpuEvents) => &["average time", "median time"],
+        (_, Clock::CpuSimulation) => &["average CPU time", "median CPU time"],
+    }
+}
+
+/// What stands in these columns.
+pub fn times(samples: &Samples) -> Vec<String> {
+    match samples.ms().len() {
+        1 => vec![milliseconds(samples.median())],
+        _ => vec![milliseconds(samples.mean()), milliseconds(samples.median())],
+    }
+}
+
+/// A line with a number, and with the number asked for if it differs.
 fn count(label: &str, count: u32, asked: Option<u32>) -> String {
     match asked {
         Some(asked) if asked != count => format!("{label}{count} ({asked} were asked for)\n"),
@@ -198,7 +207,7 @@ fn count(label: &str, count: u32, asked: Option<u32>) -> String {
     }
 }
 
-/// The rms error, and the errors against A and B as they are, where the check is of rounded ones.
+/// The rms error, and the errors against unrounded A and B if the check rounds them.
 fn accuracy(Record { check, unrounded, .. }: &Record<'_>) -> String {
     let rms = check.rms_error().map(|error| {
         let tolerance = check.rms_tolerance().map(|most| format!(", tolerance {most:.3e}"));
@@ -212,7 +221,7 @@ fn accuracy(Record { check, unrounded, .. }: &Record<'_>) -> String {
     [rms, unrounded].into_iter().flatten().collect()
 }
 
-/// What the numbers mean.
+/// The unit that limits the product.
 fn limit(load: Option<&Load>) -> String {
     let limit = load.and_then(Load::limit);
     limit.map(|limit| format!("limited by {limit}\n")).unwrap_or_default()
@@ -225,7 +234,7 @@ fn share(record: &Record<'_>) -> String {
     format!("speed:   {median:.3} x cuBLAS{}\n", interval.unwrap_or_default())
 }
 
-/// What the product's types are, where they are not f32 throughout.
+/// The product's types, if they are not all f32.
 pub fn types(gemm: &Gemm) -> String {
     let inputs = gemm.compute.element();
     match gemm.output {
@@ -239,7 +248,7 @@ pub fn types(gemm: &Gemm) -> String {
     }
 }
 
-/// What runs where.
+/// The device and the product.
 pub fn product(setting: &Setting<'_>) -> String {
     let Gemm { m, n, k, alpha, beta, trans_a, trans_b, batch, epilogue, .. } = setting.gemm;
     let then = if epilogue.is_none() { String::new() } else { format!(", then {epilogue}") };
@@ -278,7 +287,7 @@ fn l2(info: &DeviceInfo, policy: L2) -> String {
     format!("L2:      {} MiB, {words}\n", info.l2_bytes >> 20)
 }
 
-/// What a speed is to be compared with.
+/// The peak and cuBLAS, to compare a speed with.
 pub fn speed(setting: &Setting<'_>) -> String {
     let cublas = match setting.cublas_version {
         Some(version) if !matches!(setting.gemm.compute, Compute::F32 | Compute::Tf32x3) => {
@@ -293,7 +302,7 @@ pub fn speed(setting: &Setting<'_>) -> String {
     match setting.peak() {
         None if !setting.device.is_soft() => cublas,
         Some(peak) => format!("peak:    {peak}\n{cublas}"),
-        None => "speed:   of the simulation on this CPU; it says nothing about a GPU\n".to_owned(),
+        None => "time:    of the interpreter on this CPU; it says nothing about a GPU\n".to_owned(),
     }
 }
 
@@ -312,7 +321,7 @@ fn describe(check: &Check) -> String {
     format!("{}{worst}{failure}", method(check))
 }
 
-/// What was compared with what.
+/// The method and the bound of a check.
 pub fn method(check: &Check) -> String {
     let method = match check.method {
         Method::Full => format!("{} elements against the full product in f64", check.elements),
@@ -331,8 +340,8 @@ pub fn method(check: &Check) -> String {
     format!("{method}, {bound}")
 }
 
-/// A table that looks the same on and off a terminal, with these columns to the right.
-pub fn table<const N: usize>(header: [&str; N], right: std::ops::Range<usize>) -> Table {
+/// A table whose columns in `right` are aligned right.
+pub fn table(header: impl Into<Row>, right: std::ops::Range<usize>) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_header(header);
     for (i, column) in table.column_iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! What there is to say about results: what commands hand to whatever prints or keeps it.
+//! Results, as commands pass them to the modules that print or save them.
 
 use cuda_driver::soft_cuda::Findings;
 use host::device::Peak;
@@ -6,12 +6,12 @@ use host::time::Samples;
 use host::verify::Check;
 use host::{Compute, Device, Gemm, L2, Load, Title, stats};
 
-/// What all results of one call have in common.
+/// The settings that all results of one call share.
 #[derive(Clone, Copy)]
 pub struct Setting<'a> {
     pub device: &'a Device,
     pub gemm: Gemm,
-    /// Of the random matrices; none if they came from files.
+    /// The seed of random matrices; none for files.
     pub seed: Option<u64>,
     /// The version of cuBLAS, if it takes part.
     pub cublas_version: Option<&'a str>,
@@ -22,8 +22,7 @@ pub struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    /// The peak that speeds are compared with; none on the software device, and for tensor cores, whose
-    /// peak no driver says.
+    /// The f32 peak; none on the software device and for tensor cores, whose peak no driver tells.
     pub fn peak(&self) -> Option<Peak> {
         self.device.info().peak.filter(|_| self.gemm.compute == Compute::F32)
     }
@@ -40,7 +39,7 @@ impl Setting<'_> {
     }
 }
 
-/// Everything there is to say about one result.
+/// One result.
 pub struct Record<'a> {
     pub setting: Setting<'a>,
     pub title: Title,
@@ -50,9 +49,9 @@ pub struct Record<'a> {
     /// How busy the GPU was; none on the software device.
     pub load: Option<Load>,
     pub check: Check,
-    /// Of A and B as they are, where `check` is of rounded ones.
+    /// The check against unrounded A and B, if `check` rounds them.
     pub unrounded: Option<Check>,
-    /// How many times as fast as the rung before: the last one that ran.
+    /// The speed-up over the last rung that ran; none on the software device.
     pub speedup: Option<Ratio>,
     /// The throughput as a share of cuBLAS's, measured in turn with it.
     pub share_of_cublas: Option<Ratio>,
@@ -85,7 +84,7 @@ impl Record<'_> {
         }
     }
 
-    /// The same with how many findings there are, for people.
+    /// The verdict with the number of findings.
     pub fn verdict(&self) -> String {
         match (self.status(), self.findings.len()) {
             (status, 0) => status.to_owned(),

@@ -41,7 +41,7 @@ impl Reporter {
         if let Some(save) = &mut self.save {
             save.line(&json::environment(setting)?)?;
         }
-        if self.ladder.is_some() { Ladder::begin(setting) } else { Ok(()) }
+        self.ladder.as_mut().map_or(Ok(()), |ladder| ladder.begin(setting))
     }
 
     pub fn result(&mut self, record: &Record<'_>) -> Result<(), Error> {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::error::Error;
 use crate::io::output::Output;
 
-/// Longer lines are not made: a thousand samples are a tenth of that.
+/// No line is longer: a thousand samples need a tenth.
 const LONGEST_LINE: u64 = 1 << 20;
 
 pub struct Save {
@@ -100,8 +100,7 @@ fn parse(line: &[u8]) -> Option<Value> {
     serde_json::from_slice(line).ok()
 }
 
-/// What a file begins with: where and how results were made, or a search of `tune`. What is not
-/// there is null.
+/// Whether a line can be the first: an environment, or a search of `tune`.
 fn is_first(line: &Value) -> bool {
     let environment = &line["environment"];
     let is_product = || ["m", "n", "k"].iter().all(|size| line[size].is_u64());
@@ -109,7 +108,7 @@ fn is_first(line: &Value) -> bool {
         || (line["runs"].is_array() && is_product())
 }
 
-/// Any other line: a result, or a summary of some, too.
+/// Whether a line can stand anywhere: also a result or a summary.
 fn is_saved(line: &Value) -> bool {
     is_first(line) || line["kernel"].is_string() || line["summary"].is_object()
 }

@@ -1,5 +1,6 @@
-//! `cargo xtask`: it makes a project itself, so that a new user need not wait for what the other
-//! chores take to compile, and leaves those to the package `xtask`.
+//! `cargo xtask`: makes projects itself, and leaves other chores to the package `xtask`.
+//!
+//! So a new user need not wait until the other chores are compiled.
 
 use std::env;
 use std::ffi::OsString;

@@ -147,7 +147,7 @@ pub fn idea(header: impl Iterator<Item = &'static str>) -> String {
         text += line;
         text += "\n";
     }
-    // What rustdoc links to is not there in a book.
+    // A book has none of the items that rustdoc links to.
     let text = replace_links(&text, |text, link| link.target.contains("::").then(|| text.into()));
     text.trim_start().into()
 }

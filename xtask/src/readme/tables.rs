@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::ladders::Rung;
 
-/// What only the rows of `host bench` have.
+/// A key that only rows of `rungs bench` have.
 const BENCH: &str = "\"time_median\":";
 
 /// Below this ratio to cuBLAS a shape counts as slower.
@@ -87,7 +87,33 @@ fn times(run: &str) -> Result<String, String> {
     Ok(lines)
 }
 
-/// The rows of a run of `host bench`, one line of Markdown each.
+/// Ladders of several sizes side by side: each has a time and a share of cuBLAS's speed.
+pub fn ladders(runs: &[String]) -> Result<String, String> {
+    let runs = runs.iter().map(|run| values(run)).collect::<Result<Vec<_>, _>>()?;
+    let rows = |run: &[Value]| -> Vec<Value> {
+        run.iter().filter(|row| row["kernel"].is_string()).cloned().collect()
+    };
+    let runs: Vec<Vec<Value>> = runs.iter().map(|run| rows(run)).collect();
+    let first = runs.first().ok_or("no ladder is named")?;
+    let mut lines = String::from("| kernel |");
+    for run in &runs {
+        let shape = shape(run.first().ok_or("a ladder has no rows")?)?;
+        lines += &format!(" {shape} | of cuBLAS |");
+    }
+    lines += &format!("\n|---|{}\n", "---:|---:|".repeat(runs.len()));
+    for row in first {
+        lines += &format!("| `{}` |", row["kernel"].as_str().unwrap_or_default());
+        for run in &runs {
+            let other = run.iter().find(|other| other["kernel"] == row["kernel"]);
+            let [time, _, _, share] = cells(other.unwrap_or(&Value::Null));
+            lines += &format!(" {time} | {share} |");
+        }
+        lines += "\n";
+    }
+    Ok(lines)
+}
+
+/// The rows of a run of `rungs bench`, one line of Markdown each.
 fn bench(run: &str) -> Result<String, String> {
     let mut lines = String::from(
         "| M x N x K | kernel | time | cuBLAS | ratio | 95 % | of FFMA | of copy |\n\
@@ -129,9 +155,9 @@ pub fn ratios_head() -> String {
     )
 }
 
-/// How many times as fast as cuBLAS the rows of a run of `host bench` are: a line for squares of
-/// a power of two, if there are several, and one for all others, which `label` describes. Each has
-/// the run's `name` and its date, since runs are of different builds.
+/// The ratios of a run of `rungs bench`, in up to two lines.
+///
+/// Squares of several powers of two have a line. All others have one, which `label` describes.
 pub fn ratios(run: &str, name: &str, label: &str) -> Result<String, String> {
     let values = values(run)?;
     let environment = values.iter().find_map(|value| value.get("environment"));
@@ -168,6 +194,27 @@ pub fn ratios(run: &str, name: &str, label: &str) -> Result<String, String> {
     Ok(lines)
 }
 
+/// The head of a table of [`summary`].
+pub const SUMMARY_HEAD: &str = "| what | GPU | mean | worst | run |\n|---|---|---:|---:|---|\n";
+
+/// A line for a run of `rungs bench`: the geometric mean of its ratios, and the lowest.
+pub fn summary(run: &str, path: &str, label: &str) -> Result<String, String> {
+    let values = values(run)?;
+    let environment = values.iter().find_map(|value| value.get("environment"));
+    let device = environment.and_then(|environment| environment["device"].as_str());
+    let device = device.ok_or("the run has no device")?.trim_start_matches("NVIDIA ");
+    let device = device.split(' ').next().unwrap_or_default();
+    let ratios: Vec<f64> = values.iter().filter_map(|row| row["ratio"].as_f64()).collect();
+    let mean = sample_stats::geometric_mean(&ratios).ok_or("the run has no ratios")?;
+    let worst = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let (count, name) = (ratios.len(), folder.trim_start_matches("runs/"));
+    let label = label.replace('#', &count.to_string());
+    Ok(format!(
+        "| {label} | {device} | {mean:.2} x | {worst:.2} x | [`{name}`]({folder}/README.md) |\n"
+    ))
+}
+
 fn ratios_line(label: &str, [device, cublas, source]: [&str; 3], rows: &[&Value]) -> String {
     let numbers = |key: &str| rows.iter().filter_map(|row| row[key].as_f64()).collect::<Vec<_>>();
     let ratios = numbers("ratio");
@@ -199,6 +246,20 @@ mod tests {
     }
 
     #[test]
+    fn ladders_stand_side_by_side() {
+        let run = |size: u32, ms: f64| {
+            format!(
+                "{{\"kernel\":\"naive\",\"m\":{size},\"n\":8,\"k\":8,\"time_ms\":{{\"median\":{ms}}}}}\n"
+            )
+        };
+        assert_eq!(
+            ladders(&[run(8, 1.5), run(16, 2.0)]).unwrap(),
+            "| kernel | 8 x 8 x 8 | of cuBLAS | 16 x 8 x 8 | of cuBLAS |\n\
+             |---|---:|---:|---:|---:|\n| `naive` | 1.500 ms | - | 2.000 ms | - |\n"
+        );
+    }
+
+    #[test]
     fn a_bench_has_a_line_per_row() {
         let bench = "{\"environment\": {}}\n\
             {\"kernel\":\"auto\",\"chosen\":\"tile_4x128\",\"m\":16,\"n\":4096,\"k\":8,\"time_median\":0.02,\"ratio\":1.25,\
@@ -208,6 +269,16 @@ mod tests {
         assert!(table.ends_with(
             "|---:|\n| 16 x 4096 x 8 | `auto`: `tile_4x128` | 0.0200 ms | - | 1.250 x | 1.200 to 1.300 | - | 80.0 % |\n"
         ));
+    }
+
+    #[test]
+    fn a_summary_is_one_line() {
+        let run =
+            "{\"environment\":{\"device\":\"NVIDIA X 80GB\"}}\n{\"ratio\":2.0}\n{\"ratio\":0.5}\n";
+        assert_eq!(
+            summary(run, "runs/x/f32/odd.jsonl", "# odd ones").unwrap(),
+            "| 2 odd ones | X | 1.00 x | 0.50 x | [`x/f32`](runs/x/f32/README.md) |\n"
+        );
     }
 
     #[test]

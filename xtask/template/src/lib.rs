@@ -23,8 +23,9 @@ pub fn add(a: &[f32], b: &[f32]) -> Result<Vec<f32>, Box<dyn Error>> {
     Ok(out.as_host_vec()?)
 }
 
-/// What is known of an error beyond the driver's code: on the software device the kernel, the line of its
-/// source, the thread, and what went wrong; and what is wrong with a setting.
+/// An error with details beyond the driver's code.
+///
+/// The software device names the kernel, its line, the thread and the fault.
 fn explained(error: impl Error) -> String {
     let known = cuda_driver::soft::last_fault().or_else(cuda_driver::last_error);
     known.unwrap_or_else(|| error.to_string())

@@ -1,17 +1,17 @@
 //! The order of `core`'s atomic operations.
 //!
-//! LLVM 22 drops the ordering and the scope of an `atomicrmw`: `swap(1, Acquire)` becomes `atom.global.exch.b32`, which is relaxed, and
-//! for the device alone. Loads, stores, fences and `compare_exchange` keep theirs. What was meant is in the line of `core` that
-//! the instruction comes from, one for each ordering:
+//! LLVM 22 drops the ordering and the scope of an `atomicrmw`. So `swap(1, Acquire)` becomes
+//! `atom.global.exch.b32`, which is relaxed and device-wide. Loads, stores, fences and
+//! `compare_exchange` keep theirs. The line info leads to the line of `core` with the ordering:
 //!
 //! ```text
 //! Acquire => intrinsics::atomic_xchg::<T, { AO::Acquire }>(dst, val),
 //! ```
 //!
-//! Where that cannot be read, the strongest ordering is taken.
+//! If it cannot be read, the strongest ordering is used.
 //!
-//! What the hardware has no instruction for, as those of 8 and 16 bits, becomes a loop around a compare-and-swap, whose first load LLVM
-//! writes as an ordinary one. It is relaxed here.
+//! An operation without an instruction, such as one of 8 or 16 bits, becomes a loop around a
+//! compare-and-swap. LLVM makes its first load an ordinary one; here it becomes relaxed.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ const ORDERINGS: [(&str, &str); 4] = [
     ("AO::AcqRel", "acq_rel.sys"),
 ];
 
-/// The text with an ordering for each read-modify-write that LLVM has written without one. `read` has the text of a file.
+/// The text with an ordering for each read-modify-write that lacks one; `read` reads a file.
 pub(crate) fn restore_orderings(text: &str, read: impl Fn(&str) -> Option<String>) -> Cow<'_, str> {
     if !text.contains("atom.") && !text.contains("red.") {
         return Cow::Borrowed(text);
@@ -88,7 +88,7 @@ pub(crate) fn restore_orderings(text: &str, read: impl Fn(&str) -> Option<String
     Cow::Owned(all)
 }
 
-/// An atomic instruction without an ordering: its guard, `atom.` or `red.`, and what is behind that.
+/// An atomic instruction without an ordering: its guard, `atom.` or `red.`, and the rest.
 fn unordered(line: &str) -> Option<(&str, &str, &str)> {
     let word = line.split_whitespace().find(|word| !word.starts_with('@'))?;
     let name = ["atom.", "red."].into_iter().find(|name| word.starts_with(name))?;

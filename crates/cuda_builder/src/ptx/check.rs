@@ -133,8 +133,7 @@ const DRIVER: [&str; 4] = ["vprintf", "malloc", "free", "__assertfail"];
 const CONVERGENT: [&str; 5] = ["activemask", "bar", "barrier", "shfl", "vote"];
 const TOGETHER: [&str; 2] = ["sync", "aligned"];
 
-/// How convergent instructions begin that may be assembly, and what of LLVM's own has to follow them in
-/// their basic block.
+/// Convergent instructions that may be assembly, and the intrinsic that must follow in their block.
 const ANCHORS: [(&str, &str); 5] = [
     ("ldmatrix.sync.", "activemask."),
     ("mma.sync.", "activemask."),
@@ -282,8 +281,7 @@ impl<'a> Module<'a> {
         Ok(())
     }
 
-    /// Whether this is an instruction that may be assembly, and its basic block goes on to one that is
-    /// LLVM's own: see [`convergence`](crate::convergence).
+    /// Whether this may be assembly, and its [intrinsic](crate::convergence) follows in the block.
     fn is_anchored(&self, statements: &[StatementText<'_>]) -> bool {
         let opcode = statements[0].instruction().map_or("", |(opcode, _)| opcode);
         let Some((_, anchor)) = ANCHORS.iter().find(|(start, _)| opcode.starts_with(start)) else {

@@ -1,5 +1,6 @@
-//! `memcmp`, which rustc calls to compare slices, and which no crate defines that could be
-//! compiled with the kernels: `core`'s own comes in a library that is linked, and PTX is not.
+//! A definition of `memcmp`, which rustc calls to compare slices.
+//!
+//! `core` expects it from a library at link time, and PTX is not linked.
 
 /// Its definition.
 pub(super) const MEMCMP: &str = "\

@@ -41,7 +41,7 @@ pub fn digest(source: &Crate, names: &Names, is_dependency: bool) -> Hash {
     Sha256::digest(hashes.concat()).into()
 }
 
-/// What an item is known by.
+/// The key of an item.
 #[derive(Default)]
 struct Key {
     bytes: Vec<u8>,

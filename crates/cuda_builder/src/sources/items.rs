@@ -349,7 +349,7 @@ impl Parsed {
     }
 }
 
-/// What the item is that begins here, behind its attributes and `pub`, and where it ends.
+/// The kind of the item that begins here, behind its attributes and `pub`, and its end.
 fn head(tokens: &Tokens, start: usize) -> (What, usize) {
     let mut at = start;
     // `const X`, but not `const fn`.

@@ -213,7 +213,7 @@ impl<'a> Scope<'a> {
         targets
     }
 
-    /// What a name is in a module.
+    /// The targets of a name in a module.
     fn lookup(&self, module: usize, name: &str, visited: &mut Visited) -> Vec<Target> {
         if !self.is_known(name) || !visited.insert((module, name.to_owned())) {
             return Vec::new();

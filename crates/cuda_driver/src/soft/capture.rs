@@ -78,8 +78,9 @@ fn forbid(
     answer
 }
 
-/// The context of `stream`, for a call that a graph of this device cannot hold, or that
-/// asks how far the stream is: a launch behind it does not begin early.
+/// The context of `stream`, for a call that no graph of this device can hold.
+///
+/// Also for calls that query the stream. A launch behind such a call does not begin early.
 pub(super) fn context_outside(state: &mut State, stream: CUstream) -> Result<CUcontext, CUresult> {
     context_outside_as(state, stream, CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
 }
@@ -109,8 +110,9 @@ pub(super) fn context_outside_as(
     Ok(context)
 }
 
-/// For calls in the legacy stream of `context`, as all synchronous copies and fills are:
-/// they wait for every blocking stream, and a capturing one has nothing to wait for.
+/// Checks a call in the legacy stream of `context`, like every synchronous copy or fill.
+///
+/// It waits for every blocking stream, and a capturing stream has nothing to wait for.
 pub(super) fn allow_legacy(state: &mut State, context: CUcontext) -> Answer {
     forbid(
         state,
@@ -131,8 +133,9 @@ pub(super) fn allow_context(state: &mut State, context: CUcontext) -> Answer {
     )
 }
 
-/// For calls that the driver calls potentially unsafe, such as an allocation, which may
-/// wait for the device: by the modes of this thread's captures and of the others'.
+/// Checks a potentially unsafe call, such as an allocation, which may wait for the device.
+///
+/// The capture modes of this thread and of the others decide.
 pub(super) fn allow_unsafe(state: &mut State) -> Answer {
     let this = thread::current().id();
     forbid(

@@ -1,6 +1,7 @@
-//! What the software device says about itself: a device of compute capability
-//! 8.0, with the opt-in shared memory of 9.0 so that larger tiles can run, and one
-//! of 9.0 that runs what is written for `sm_90a`.
+//! The attributes of the software device's two models.
+//!
+//! Compute capability 8.0 has the opt-in shared memory of 9.0, so that larger tiles can run. The
+//! other model has 9.0 and runs PTX for `sm_90a`.
 
 use std::ffi::{c_char, c_int};
 
@@ -117,12 +118,13 @@ const ATTRIBUTES: &[(c_int, c_int)] = &[
     (111, SHARED_RESERVED_PER_BLOCK as c_int),
 ];
 
-/// One past the last attribute of CUDA 13. Those not in the table are 0: features
-/// and limits of features that this device does not have, among them `MEMORY_POOLS_SUPPORTED`:
-/// `cuMemAllocAsync` works, but there is no pool to allocate from.
+/// One past the last attribute of CUDA 13.
+///
+/// Attributes that the table lacks are 0: this device lacks their features.
+/// `MEMORY_POOLS_SUPPORTED` is one of them: `cuMemAllocAsync` works, but without a pool.
 const END_OF_ATTRIBUTES: c_int = 150;
 
-/// How many multiprocessors the device has.
+/// The number of multiprocessors.
 pub(super) fn sm_count() -> c_int {
     c_int::try_from(the_device().config().sm_count).unwrap_or(c_int::MAX)
 }

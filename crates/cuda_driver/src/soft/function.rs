@@ -127,7 +127,7 @@ pub(crate) fn set_shared_config(function: CUfunction, _config: c_uint) -> Answer
     find(&mut state::lock(), function).map(|_| ())
 }
 
-/// Registers of a thread are given to it in steps of as many.
+/// The granularity of a thread's registers.
 const REGISTER_STEP: u32 = 8;
 
 /// What occupancy depends on here.

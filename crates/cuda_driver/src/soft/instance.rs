@@ -39,16 +39,15 @@ pub fn device() -> &'static Device {
     DEVICE.get_or_init(|| Device::new(default_config()))
 }
 
-/// What the device is like unless [`configure`] says otherwise: `soft_cuda`'s
-/// default, with half of this machine's memory if that is less, and with what the environment
-/// says ([the crate's documentation](crate#checks) lists the variables). The other half of the
-/// memory is for the host's own copies of what is on the device.
+/// The device's configuration, unless [`configure`] changes it.
+///
+/// It is `soft_cuda`'s default with at most half of this machine's memory: the host needs the other
+/// half for its copies. [Environment variables](crate#checks) are applied.
 pub fn default_config() -> Config {
     config_with(&Settings::default())
 }
 
-/// [`default_config`] but for `settings`. An environment that makes no sense is left out: `cuInit`
-/// says what is wrong with it.
+/// [`default_config`] with `settings`. An invalid environment is ignored here: `cuInit` reports it.
 fn config_with(settings: &Settings) -> Config {
     let config = Config::default();
     let half = memory::total().map_or(u64::MAX, |bytes| bytes / 2);
@@ -89,8 +88,7 @@ fn environment(config: Config, settings: &Settings) -> Result<Config, String> {
     })
 }
 
-/// Fails if the environment says something about the software device that makes no sense, and that
-/// nothing else was set in place of; the text is kept for `last_error`.
+/// Fails if a variable is invalid and no setting overrides it; `last_error` keeps the text.
 pub(crate) fn check_environment() -> Answer {
     let settings = SETTINGS.get().copied().unwrap_or_default();
     environment(Config::default(), &settings).map(drop).map_err(|text| {
@@ -110,8 +108,9 @@ pub fn configure(config: Config) -> Result<(), AlreadyInUse> {
     if config.is_none() { Ok(()) } else { Err(AlreadyInUse) }
 }
 
-/// Creates the software device with [`default_config`] but for `settings`. `cuInit` then accepts
-/// any value of the variables in place of which something is set.
+/// Creates the software device with [`default_config`] and `settings`.
+///
+/// `cuInit` then accepts any value of the variables that the settings override.
 ///
 /// # Errors
 ///

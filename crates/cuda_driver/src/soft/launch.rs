@@ -54,8 +54,9 @@ pub(crate) unsafe fn kernel(
     }
 }
 
-/// Launches a kernel with attributes, of which clusters are supported: those that the PTX requires, or
-/// any if it requires none.
+/// Launches a kernel with attributes.
+///
+/// Clusters are supported: the one that the PTX requires, or any if it requires none.
 ///
 /// # Safety
 ///
@@ -104,8 +105,9 @@ pub(crate) unsafe fn kernel_ex(
     }
 }
 
-/// Launches a kernel, in `clusters` or those that it requires; if `early`, it may begin before the launch in
-/// front of it has ended.
+/// Launches a kernel in `clusters`, or in the ones that it requires.
+///
+/// If `early`, it may begin before the launch in front of it has ended.
 ///
 /// # Safety
 ///

@@ -13,8 +13,9 @@ pub struct Leak {
     pub bytes: u64,
 }
 
-/// The allocations of contexts that have ended, in which they were not freed. They are looked for
-/// with [`soft_cuda::Checks::memory`], and written to stderr then. [`findings`] has them, too, with
+/// Allocations that were not freed before their context ended.
+///
+/// [`soft_cuda::Checks::memory`] looks for them and writes them to stderr. [`findings`] also has
 /// the calls that made them.
 pub fn leaks() -> Vec<Leak> {
     let leak = |finding: &Finding| match *finding {

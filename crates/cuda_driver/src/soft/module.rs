@@ -250,8 +250,9 @@ unsafe fn name_text<'a>(name: *const c_char) -> Result<&'a str, CUresult> {
     unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| CUresult::CUDA_ERROR_NOT_FOUND)
 }
 
-/// Finds a kernel, and decodes it, unless someone asked for it before. The same kernel has the
-/// same handle every time, so attributes set on it stay.
+/// Finds a kernel, and decodes it the first time.
+///
+/// A kernel keeps its handle, so its attributes stay.
 ///
 /// # Safety
 ///

@@ -14,7 +14,7 @@ use crate::last_error::explain;
 use crate::stack;
 use crate::types::{CUresult, CUtensorMap};
 
-/// `CU_TENSOR_MAP_DATA_TYPE_FLOAT16`, `_FLOAT32`, `_BFLOAT16` and `_TFLOAT32`, and one past the last type.
+/// `CU_TENSOR_MAP_DATA_TYPE_FLOAT16` and the other types, and one past the last.
 const FLOAT16: c_uint = 6;
 const FLOAT32: c_uint = 7;
 const BFLOAT16: c_uint = 9;

@@ -1,4 +1,4 @@
-//! What a stream is given to do, as data: it runs at once, or a capture records it.
+//! The work of a stream as data: it runs at once, or a capture records it.
 
 use std::sync::Arc;
 

@@ -15,7 +15,7 @@
 //! # }
 //! ```
 //!
-//! A [`Table`] has a few constants for each kernel, measured by `host tune`; a [`Model`] makes
+//! A [`Table`] has a few constants for each kernel, measured by `rungs tune`; a [`Model`] makes
 //! times of them; the least time wins. Where a product was measured itself, and the choice was
 //! slower than another or less accurate than cuBLAS, there is an
 //! [`Exception`](table::Exception), which comes first. A GPU without a table gets the costs of the

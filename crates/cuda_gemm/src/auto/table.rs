@@ -1,6 +1,6 @@
 //! What a device was measured to need, as data: a [`Table`] in JSON.
 //!
-//! `host tune` makes one. Those under `crates/cuda_gemm/tuned` are built into the program, and found by
+//! `rungs tune` makes one. Those under `crates/cuda_gemm/tuned` are built into the program, and found by
 //! the device's name; any other can be read from a file. However a table is made, [`Table::new`]
 //! checks it, and nothing alters it afterwards.
 //!
@@ -46,7 +46,7 @@ use std::fmt;
 use std::path::Path;
 
 use super::product_key::ProductKey;
-use crate::device::DeviceInfo;
+use crate::device::{Device, DeviceChoice, DeviceInfo, Peak};
 use crate::error::Error;
 use crate::gemm::Gemm;
 use host_system::text;
@@ -264,6 +264,35 @@ impl Table {
             )
         };
         Ok(Self::built_in()?.into_iter().min_by_key(distance))
+    }
+
+    /// The software device, described as the one that was measured: `auto` chooses on it as there.
+    ///
+    /// ```
+    /// use cuda_gemm::{Gemm, Table};
+    ///
+    /// for table in Table::built_in()? {
+    ///     let auto = table.stand_in()?.auto_by(&table)?;
+    ///     println!("{}: {}", table.device().name, auto.choose(&Gemm::new(512, 512, 512))?);
+    /// }
+    /// # Ok::<(), cuda_gemm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Device::open`].
+    pub fn stand_in(&self) -> Result<Device, Error> {
+        let measured = self.device();
+        let model =
+            if measured.capability.0 == 9 { DeviceChoice::SoftSm90 } else { DeviceChoice::Soft };
+        let Measured { clock_khz, multiprocessors, lanes, .. } = *measured;
+        Ok(Device::open(model)?.described(|info| {
+            info.name.clone_from(&measured.name);
+            info.peak = Some(Peak { clock_khz, multiprocessors, lanes });
+            info.limits.multiprocessors = multiprocessors;
+            info.l2_bytes = measured.l2_bytes;
+            info.memory_gbytes = Some(measured.memory_gbytes);
+        }))
     }
 
     /// The text of a file that [`Table::read`] reads.

@@ -38,7 +38,7 @@ fn built_in_tables_are_of_the_ptx_in_the_tree() {
         // So that to accept changes alters nothing else.
         assert!(
             table.to_json() == *text,
-            "crates/cuda_gemm/tuned/{file} is not as `host tune` writes it"
+            "crates/cuda_gemm/tuned/{file} is not as `rungs tune` writes it"
         );
     }
     assert!(stale.is_empty(), "{stale}");
@@ -67,7 +67,7 @@ fn a_bad_table_says_which_line_or_entry() {
         (place, reason)
     };
     for (from, to, line, says) in [
-        ("\"tile_64x64\"", "\"tile_64x46\"", 0, "did you mean `tile_64x64`?"),
+        ("\"tile_64x64\"", "\"tile_64x46\"", 0, "the nearest are `tile_64x64`"),
         ("\"copy_gbytes\"", "\"copy_gb\"", 0, "unknown field `copy_gb`"),
         ("\"piece_ns\": 60.0,", "", 1, "missing field `piece_ns`"),
         ("\"join_ns\": 600.0", "\"join_ns\": null", 0, "null"),

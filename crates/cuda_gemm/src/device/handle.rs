@@ -152,6 +152,14 @@ impl Device {
         Ok(Self(Arc::new(Shared { info, stream, queue, context })))
     }
 
+    /// This device, just opened, described as another one.
+    pub(crate) fn described(mut self, describe: impl FnOnce(&mut DeviceInfo)) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.0) {
+            describe(&mut shared.info);
+        }
+        self
+    }
+
     /// What is known about the device.
     pub fn info(&self) -> &DeviceInfo {
         &self.0.info

@@ -13,14 +13,14 @@ use crate::error::Error;
 ///
 /// assert_eq!(find_kernel("tile2d")?.threads(), 256);
 /// let Err(Error::UnknownKernel { nearest, .. }) = find_kernel("tile2") else { panic!() };
-/// assert_eq!(nearest, Some("tile2d"));
+/// assert_eq!(nearest[0], "tile2d");
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
 ///
 /// # Errors
 ///
-/// [`Error::UnknownKernel`], with the name that looks most like it; [`Error::Compute`] for a kernel for
-/// tensor cores of 16-bit matrices.
+/// [`Error::UnknownKernel`], with the names most like it; [`Error::Compute`] for a kernel of 16-bit
+/// matrices.
 pub fn find_kernel(name: &str) -> Result<&'static KernelDescriptor, Error> {
     if let Some(descriptor) = f32_kernels().find(|descriptor| descriptor.name() == name) {
         return Ok(descriptor);
@@ -43,7 +43,8 @@ pub fn find_kernel(name: &str) -> Result<&'static KernelDescriptor, Error> {
 ///
 /// # Errors
 ///
-/// [`Error::UnknownKernel`], with the name that looks most like it; [`Error::Compute`] for a kernel that takes matrices in f32.
+/// [`Error::UnknownKernel`], with the names most like it; [`Error::Compute`] for a kernel of f32
+/// matrices.
 pub fn find_tensor_core(name: &str) -> Result<&'static TensorCoreDescriptor, Error> {
     if let Some(descriptor) = TENSOR_CORE.iter().find(|descriptor| descriptor.name() == name) {
         return Ok(descriptor);
@@ -56,26 +57,22 @@ pub fn find_tensor_core(name: &str) -> Result<&'static TensorCoreDescriptor, Err
 }
 
 fn unknown(name: &str, known: Vec<&'static str>) -> Error {
-    let nearest = nearest_name(name, &known);
+    let nearest = nearest_names(name, &known);
     Error::UnknownKernel { name: name.to_owned(), nearest, known }
 }
 
-/// The name that looks most like a misspelt one, if any does.
+/// The three names most like a misspelt one, the best first.
 ///
 /// ```
-/// assert_eq!(cuda_gemm::nearest_name("Naive", &["naive", "tile2d"]), Some("naive"));
-/// assert_eq!(cuda_gemm::nearest_name("xyzzy", &["naive", "tile2d"]), None);
+/// let known = ["naive", "tile2d", "tile1d", "vec4"];
+/// assert_eq!(cuda_gemm::nearest_names("Tile2", &known)[..2], ["tile2d", "tile1d"]);
 /// ```
-pub fn nearest_name(name: &str, known: &[&'static str]) -> Option<&'static str> {
-    // Names are short: below this likeness a suggestion is a guess.
-    const ALIKE: f64 = 0.7;
+pub fn nearest_names<'a>(name: &str, known: &[&'a str]) -> Vec<&'a str> {
     let lower = name.to_lowercase();
-    known
-        .iter()
-        .map(|known| (strsim::jaro_winkler(&lower, known), *known))
-        .filter(|(likeness, _)| *likeness >= ALIKE)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, known)| known)
+    let mut nearest: Vec<_> =
+        known.iter().map(|known| (strsim::jaro_winkler(&lower, known), *known)).collect();
+    nearest.sort_by(|a, b| b.0.total_cmp(&a.0));
+    nearest.into_iter().take(3).map(|(_, known)| known).collect()
 }
 
 #[cfg(test)]
@@ -100,12 +97,11 @@ mod tests {
             let Err(Error::UnknownKernel { nearest, known, .. }) = find_kernel(typed) else {
                 panic!("{typed}")
             };
-            assert_eq!(nearest, Some(meant));
+            assert_eq!((nearest[0], nearest.len()), (meant, 3));
             assert_eq!(known.len(), f32_kernels().count());
         }
-        assert!(matches!(find_kernel("xyzzy"), Err(Error::UnknownKernel { nearest: None, .. })));
         assert!(find_kernel("").is_err());
         let nearest = find_tensor_core("wgmma_persistant").err().map(|error| error.to_string());
-        assert!(nearest.is_some_and(|error| error.contains("did you mean `wgmma_persistent`?")));
+        assert!(nearest.is_some_and(|error| error.contains("the nearest are `wgmma_persistent`,")));
     }
 }

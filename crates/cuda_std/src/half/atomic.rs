@@ -9,8 +9,8 @@ use crate::shared::SharedPtr;
 #[cfg(target_arch = "nvptx64")]
 use core::arch::asm;
 
-/// A type with an atomic addition: [`struct@f16`] (sm_70), [`f16x2`] (sm_60), [`bf16`] and [`bf16x2`]
-/// (sm_90). Of a pair each half is added atomically, not both together.
+/// A type with an atomic addition: [`struct@f16`] (sm_70), [`f16x2`] (sm_60), [`bf16`] and
+/// [`bf16x2`] (sm_90). Of a pair each half is added atomically, not both together.
 pub trait AtomicAdd: Copy {
     #[doc(hidden)]
     unsafe fn add_global(pointer: *mut Self, value: Self) -> Self;

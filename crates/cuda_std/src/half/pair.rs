@@ -24,14 +24,14 @@ macro_rules! pairs {
                 $name(low.to_bits() as u32 | (high.to_bits() as u32) << 16)
             }
 
-            /// The same number twice.
+            /// A pair of one number.
             #[inline(always)]
             #[must_use]
             pub const fn splat(value: $half) -> Self {
                 $name::new(value, value)
             }
 
-            /// The same bits twice.
+            /// A pair of equal bits.
             #[cfg(not(target_feature = "sm_90"))]
             #[allow(dead_code, reason = "of one of the two types")]
             #[inline(always)]

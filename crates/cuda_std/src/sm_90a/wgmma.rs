@@ -2,11 +2,11 @@
 //! Warpgroup Level Matrix Instructions").
 //!
 //! Four warps together, a *warpgroup*, multiply a tile of A, 64 rows by 64 along K, with one of B,
-//! 64 along K by N columns (32 along K if they are TF32), and add the product to sums in f32, which lie in their registers. Both
-//! tiles are in shared memory: a [`Tile`] says where and how. The instruction is asynchronous.
-//! [`Accumulator::multiply_bf16`] and its like issue a *group* of four and return;
-//! [`wait_group`] waits until the tiles were read, and [`Accumulator::wait`] until the sums are
-//! there.
+//! 64 along K by N columns (32 along K if they are TF32), and add the product to sums in f32, which
+//! lie in their registers. Both tiles are in shared memory: a [`Tile`] says where and how. The
+//! instruction is asynchronous. [`Accumulator::multiply_bf16`] and its like issue a *group* of four
+//! and return; [`wait_group`] waits until the tiles were read, and [`Accumulator::wait`] until the
+//! sums are there.
 //!
 //! # How a tile lies
 //!
@@ -26,13 +26,14 @@
 //!   line 7   7 6 5 4 3 2 1 0
 //! ```
 //!
-//! - *K-major*: a line is 64 elements along K, or 32 of TF32, and there is one for each row of A, or each column of
-//!   B. So lies a row-major A.
+//! - *K-major*: a line is 64 elements along K, or 32 of TF32, and there is one for each row of A,
+//!   or each column of B. So lies a row-major A.
 //! - *MN-major*: a line is 64 elements along M or N, and there is one for each step along K. A tile
-//!   that is wider than 64 is several such *panels*, each in a box of its own. So lies a row-major B.
-//! - *MN-major and narrow*: a line is 32 or 16 elements, 64 or 32 bytes, and so is the swizzle: lines that lie in the same
-//!   128 bytes have their chunks exchanged alike. Chunk `c` of line `l` lies at chunk `c ^ (l / 2 % 4)` of a line of four, or at
-//!   `c ^ (l / 4 % 2)` of a line of two.
+//!   that is wider than 64 is several such *panels*, each in a box of its own. So lies a row-major
+//!   B.
+//! - *MN-major and narrow*: a line is 32 or 16 elements, 64 or 32 bytes, and so is the swizzle:
+//!   lines that lie in the same 128 bytes have their chunks exchanged alike. Chunk `c` of line `l`
+//!   lies at chunk `c ^ (l / 2 % 4)` of a line of four, or at `c ^ (l / 4 % 2)` of a line of two.
 //!
 //! # Where the sums are
 //!
@@ -41,8 +42,9 @@
 //!
 //! # Arithmetic
 //!
-//! Products of two `bf16`, of two `f16`, or of two TF32 numbers, are exact. Sums are in f32 of which the tensor cores
-//! keep no more than its 24 bits, and truncate where f32 would round to nearest.
+//! Products of two `bf16`, of two `f16`, or of two TF32 numbers, are exact. Sums are in f32 of
+//! which the tensor cores keep no more than its 24 bits, and truncate where f32 would round to
+//! nearest.
 
 use cuda_std_macros::gpu_only;
 
@@ -59,14 +61,14 @@ const LINE: u32 = 128;
 /// A tile of A or B in shared memory: a *matrix descriptor* (PTX ISA: "Matrix Descriptor Format").
 /// `MN_MAJOR` says which way it lies: see the [module](self).
 ///
-/// To make one is safe, wherever it points: nothing is read before an [`Accumulator`] multiplies it,
-/// whose contract says how it has to lie.
+/// To make one is safe, wherever it points: nothing is read before an [`Accumulator`] multiplies
+/// it, whose contract says how it has to lie.
 #[derive(Clone, Copy, Debug)]
 pub struct Tile<const MN_MAJOR: bool>(u64);
 
 impl Tile<false> {
-    /// A tile that begins here, with a line of 128 bytes along K for each row of A or column of B: 64 elements of
-    /// 16 bits, or 32 of TF32.
+    /// A tile that begins here, with a line of 128 bytes along K for each row of A or column of B:
+    /// 64 elements of 16 bits, or 32 of TF32.
     #[inline(always)]
     #[must_use]
     pub fn k_major(tile: SharedPtr<u16>) -> Self {
@@ -76,15 +78,16 @@ impl Tile<false> {
 }
 
 impl Tile<true> {
-    /// A tile that begins here, with a line of 64 elements along M or N for each of 64 steps along K,
-    /// and so on for each further panel of 64.
+    /// A tile that begins here, with a line of 64 elements along M or N for each of 64 steps along
+    /// K, and so on for each further panel of 64.
     #[inline(always)]
     #[must_use]
     pub fn mn_major(tile: SharedPtr<u16>) -> Self {
         Self::at(tile)
     }
 
-    /// A tile of `cols` columns that begins here, with a line of as many elements for each of 64 steps along K.
+    /// A tile of `cols` columns that begins here, with a line of as many elements for each of 64
+    /// steps along K.
     ///
     /// # Panics
     ///
@@ -124,8 +127,8 @@ impl<const MN_MAJOR: bool> Tile<MN_MAJOR> {
         self.0
     }
 
-    /// The descriptor of its part that a single instruction takes, 32 bytes along K: 16 elements, or 8 of
-    /// TF32.
+    /// The descriptor of its part that a single instruction takes, 32 bytes along K: 16 elements,
+    /// or 8 of TF32.
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
     fn part(self, part: u32) -> u64 {
@@ -147,13 +150,14 @@ mod sealed {
 /// For every operation the caller makes sure that
 /// - all threads of the warpgroup, warps `4 * i` to `4 * i + 3` of the block, come to the same call
 ///   together;
-/// - from a call that multiplies until [`wait`](Self::wait), nothing but further such calls reads or
-///   changes the sums;
+/// - from a call that multiplies until [`wait`](Self::wait), nothing but further such calls reads
+///   or changes the sums;
 /// - the tiles lie as the [module](self) shows, and whole in the shared memory of the block: each
-///   begins on a multiple of 1024 bytes, is swizzled by 128 bytes, and is K-major or MN-major as its
-///   [`Tile`] says. A's is 64 lines. B's is [`COLS`](Self::COLS) lines if it is K-major, and
+///   begins on a multiple of 1024 bytes, is swizzled by 128 bytes, and is K-major or MN-major as
+///   its [`Tile`] says. A's is 64 lines. B's is [`COLS`](Self::COLS) lines if it is K-major, and
 ///   `COLS / 64` panels of 64 lines, one behind the other, if it is MN-major: of a single panel the
-///   first `COLS` elements of each line, where there are fewer than 64. Only B is narrow, and has as many columns;
+///   first `COLS` elements of each line, where there are fewer than 64. Only B is narrow, and has
+///   as many columns;
 /// - the tiles hold what is multiplied when the call is made. What bulk copies wrote is there when
 ///   their barrier says so; who wrote it otherwise has called
 ///   [`fence_proxy_async`](crate::tma::fence_proxy_async) and then met these threads at a barrier.
@@ -168,8 +172,8 @@ pub trait Accumulator: sealed::Sealed {
     /// Columns of B and of the sums.
     const COLS: u32;
 
-    /// Adds the product of two tiles of `bf16` to the sums, or, if not `accumulate`, sets them to it:
-    /// `wgmma.fence`, four `wgmma.mma_async`, and `wgmma.commit_group`.
+    /// Adds the product of two tiles of `bf16` to the sums, or, if not `accumulate`, sets them to
+    /// it: `wgmma.fence`, four `wgmma.mma_async`, and `wgmma.commit_group`.
     ///
     /// # Safety
     /// See [`Accumulator`].
@@ -192,18 +196,20 @@ pub trait Accumulator: sealed::Sealed {
     );
 
     /// As [`multiply_bf16`](Self::multiply_bf16), of TF32: f32 whose last 13 bits are ignored, see
-    /// [`Tf32::round`](crate::mma::Tf32::round). Tiles are 32 elements along K, and there are no other than K-major ones.
+    /// [`Tf32::round`](crate::mma::Tf32::round). Tiles are 32 elements along K, and there are no
+    /// other than K-major ones.
     ///
     /// # Safety
     /// See [`Accumulator`].
     unsafe fn multiply_tf32(&mut self, a: Tile<false>, b: Tile<false>, accumulate: bool);
 
-    /// As [`multiply_tf32`](Self::multiply_tf32), with A in registers: `a[4 * i]` to `a[4 * i + 3]` are this
-    /// thread's elements of columns `8 * i` to `8 * i + 7`. Of the warp's 16 rows, the first is in row `lane / 4`
-    /// and the second 8 rows below, in column `lane % 4` of these; the others are 4 columns further.
+    /// As [`multiply_tf32`](Self::multiply_tf32), with A in registers: `a[4 * i]` to `a[4 * i + 3]`
+    /// are this thread's elements of columns `8 * i` to `8 * i + 7`. Of the warp's 16 rows, the
+    /// first is in row `lane / 4` and the second 8 rows below, in column `lane % 4` of these; the
+    /// others are 4 columns further.
     ///
-    /// Where the compiler changes a register that the instructions read, before a wait, `ptxas` serialises them
-    /// as well: have the elements of the next call in others.
+    /// Where the compiler changes a register that the instructions read, before a wait, `ptxas`
+    /// serialises them as well: have the elements of the next call in others.
     ///
     /// # Safety
     /// See [`Accumulator`].
@@ -217,8 +223,8 @@ pub trait Accumulator: sealed::Sealed {
 }
 
 /// Four instructions in one statement of assembly, so that the compiler puts nothing between them.
-/// LLVM could make what is `asm!` depend on another condition, but not the `wgmma.commit_group` behind it, which
-/// is convergent: `cuda_builder` checks that both are in one basic block.
+/// LLVM could make what is `asm!` depend on another condition, but not the `wgmma.commit_group`
+/// behind it, which is convergent: `cuda_builder` checks that both are in one basic block.
 #[cfg(target_arch = "nvptx64")]
 macro_rules! multiply {
     (
@@ -254,7 +260,7 @@ macro_rules! multiply {
     };
 }
 
-/// The same with A in registers.
+/// As above, with A in registers.
 #[cfg(target_arch = "nvptx64")]
 macro_rules! multiply_registers {
     ($acc:ident, $a:ident, $b:ident, $accumulate:ident, $op:expr, $($i:literal)*) => {

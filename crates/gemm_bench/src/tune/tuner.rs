@@ -208,7 +208,7 @@ impl Tuner {
     /// # fn main() -> Result<(), Error> {
     /// let device = Device::open(DeviceChoice::SoftSm90)?;
     /// let tuner = Tuner::new(&device)?;
-    /// // On a GPU: `Table::nearest(device.info())?`, or what `host tune` wrote.
+    /// // On a GPU: `Table::nearest(device.info())?`, or what `rungs tune` wrote.
     /// let table = tuner.run(Effort::Trial, |_| Ok::<_, Error>(()))?.table;
     /// let layer = Gemm::new(16, 64, 256).computed_in(Compute::Bf16);
     /// let tuning = tuner.products(&table, &[layer], |_| Ok::<_, Error>(()))?;

@@ -5,7 +5,7 @@ use super::svg::{Anchor, Sheet};
 use crate::row::{Row, Shape};
 use crate::run::Run;
 
-/// Lines at the values that the horizontal axis names, over the height of a plot, and its name.
+/// A horizontal axis: its name, ticks, and lines over the height of a plot.
 pub fn horizontal(
     sheet: &mut Sheet,
     scale: &Scale,
@@ -24,7 +24,7 @@ pub fn horizontal(
     sheet.bottom = bottom + 42.0;
 }
 
-/// Lines at the values that the vertical axis names, over the width of a plot. Its name is above it.
+/// A vertical axis: ticks, and lines over the width of a plot. The caller writes its name above.
 pub fn vertical(sheet: &mut Sheet, scale: &Scale, [left, right]: [f64; 2], ticks: &[f64]) {
     for value in ticks {
         let y = scale.at(*value);
@@ -54,6 +54,18 @@ pub fn file_words(shape: Shape) -> String {
 /// The device of a run, as a title names it.
 pub fn device_words(run: &Run) -> &str {
     run.device().unwrap_or("a device that was not recorded")
+}
+
+/// The precisions of rows, as a title names them.
+pub fn precision_words<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
+    let mut found = Vec::new();
+    for row in rows {
+        let precision = row.precision();
+        if !found.contains(&precision) {
+            found.push(precision);
+        }
+    }
+    found.join(" and ")
 }
 
 /// cuBLAS, with its version where it is known.

@@ -1,6 +1,6 @@
 //! Errors against cuBLAS's own.
 
-use super::axes::{device_words, horizontal, kernel_words, vertical};
+use super::axes::{device_words, horizontal, kernel_words, precision_words, vertical};
 use super::scale::Scale;
 use super::svg::{Anchor, Key, MARGIN, Mark, Picture, Sheet, WIDTH};
 use crate::row::{Origin, Row};
@@ -10,10 +10,10 @@ const HEIGHT: f64 = 340.0;
 const LEFT: f64 = MARGIN + 46.0;
 const RIGHT: f64 = WIDTH - MARGIN - 14.0;
 
-/// The root of the mean square error of each shape in a run of `host bench`, against cuBLAS's: below
-/// the diagonal a result is nearer to the product in f64 than cuBLAS's.
+/// The rms error of each shape in a run of `rungs bench`, against cuBLAS's.
 ///
-/// None if no row has both. An exact result has no place on a logarithmic axis.
+/// Below the diagonal a result is more accurate than cuBLAS's. None if no row has both errors. An
+/// exact result has no place on a logarithmic axis.
 pub fn errors(run: &Run, kernel: &str) -> Option<Picture> {
     let rows = run.rows_of(Origin::Bench).filter(|row| row.kernel == kernel);
     let points: Vec<(&Row, [f64; 2])> =
@@ -22,7 +22,11 @@ pub fn errors(run: &Run, kernel: &str) -> Option<Picture> {
     let (low, high) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
     let larger = points.iter().filter(|(_, [cublas, own])| own > cublas).count();
 
-    let title = format!("Errors of {kernel} next to cuBLAS on {}, f32", device_words(run));
+    let title = format!(
+        "Errors of {kernel} next to cuBLAS on {}, {}",
+        device_words(run),
+        precision_words(points.iter().map(|(row, _)| *row))
+    );
     let note = format!(
         "Root of the mean square error against a product in f64. Below the line, {kernel} is \
          nearer to it than cuBLAS; of {} shapes, {larger} lie above",

@@ -1,10 +1,11 @@
 //! The rungs of a ladder as bars, next to cuBLAS.
 
 use super::axes::{
-    brief, cublas_words, device_words, file_words, horizontal, kernel_words, named, shape_words,
+    brief, cublas_words, device_words, file_words, horizontal, kernel_words, named,
+    precision_words, shape_words,
 };
 use super::scale::Scale;
-use super::svg::{Anchor, MARGIN, Picture, Sheet, WIDTH, text_width};
+use super::svg::{Anchor, MARGIN, NARROW, Picture, Sheet, text_width};
 use crate::row::{Origin, Row, Shape, Status};
 use crate::run::Run;
 
@@ -31,7 +32,7 @@ impl Unit {
     }
 }
 
-/// The kernels of one shape of a run of `host --kernel all`: each one's speed as a share of
+/// The kernels of one shape of a run of `rungs --kernel all`: each one's speed as a share of
 /// cuBLAS's, or in TFLOP/s where cuBLAS did not run.
 ///
 /// None if none of them has a time.
@@ -48,24 +49,31 @@ pub fn ladder(run: &Run, shape: Shape) -> Option<Picture> {
     };
     let largest = rows.iter().filter_map(|row| value(row)).reduce(f64::max)?;
 
-    let title = format!("GEMM kernels on {}, {}", device_words(run), shape_words(shape));
+    let precision = precision_words(rows.iter().copied());
+    let title =
+        format!("GEMM kernels in {precision} on {}, {}", device_words(run), shape_words(shape));
     let what = match (run.is_simulated(), in_shares) {
         (true, _) => {
             format!("Simulated on a CPU: these times say nothing about a GPU. {}", unit.name)
         }
-        (false, true) => format!(
-            "Speed as a share of {}'s (f32, no TF32); {} at bar ends",
-            cublas_words(run),
-            unit.name
-        ),
-        (false, false) => format!("Throughput in {}, f32", unit.name),
+        (false, true) => {
+            let no_tf32 = if precision == "f32" { " (no TF32)" } else { "" };
+            let cublas = cublas_words(run);
+            format!("Speed as a share of {cublas}'s{no_tf32}; {} at bar ends", unit.name)
+        }
+        (false, false) => format!("Throughput in {}", unit.name),
     };
-    let mut sheet =
-        Sheet::new(&format!("ladder-{}", file_words(shape)), &title, &[&what], &run.label);
+    let mut sheet = Sheet::with_width(
+        NARROW,
+        &format!("ladder-{}", file_words(shape)),
+        &title,
+        &[&what],
+        &run.label,
+    );
 
     let names = rows.iter().map(|row| text_width(&row.kernel, MONO));
     let left = MARGIN + names.fold(0.0, f64::max) + 8.0;
-    let right = WIDTH - MARGIN - NUMBER;
+    let right = NARROW - MARGIN - NUMBER;
     let to = if in_shares { largest.max(1.0) } else { largest };
     let scale = Scale::linear([0.0, to], [left, right]);
     let top = sheet.bottom + if in_shares { 26.0 } else { 6.0 };
@@ -74,11 +82,11 @@ pub fn ladder(run: &Run, shape: Shape) -> Option<Picture> {
 
     let (ticks, name) = match in_shares {
         true => {
-            let ticks = Scale::linear([0.0, 100.0 * to], [0.0, 1.0]).ticks(6);
+            let ticks = Scale::linear([0.0, 100.0 * to], [0.0, 1.0]).ticks(4);
             let ticks = ticks.into_iter().map(|percent| (percent / 100.0, format!("{percent} %")));
             (ticks.collect(), "share of cuBLAS's speed")
         }
-        false => (named(scale.ticks(6), ""), unit.name),
+        false => (named(scale.ticks(4), ""), unit.name),
     };
     horizontal(&mut sheet, &scale, [top, top + height], &ticks, name);
 
@@ -101,7 +109,7 @@ pub fn ladder(run: &Run, shape: Shape) -> Option<Picture> {
         let text = speed.map_or("cuBLAS".to_owned(), words);
         // Within the picture, wherever the line is.
         let half = text_width(&text, 8.2) / 2.0;
-        let middle = x.min(WIDTH - MARGIN - half);
+        let middle = x.min(NARROW - MARGIN - half);
         sheet.canvas.text([middle, top - 10.0], "t b", Anchor::Middle, &text);
     }
     for (row, value, middle) in &places {

@@ -5,7 +5,6 @@
 //! with `theme`, and `scale`.
 
 mod axes;
-mod conditions;
 mod errors;
 mod ladder;
 mod roofline;
@@ -16,10 +15,9 @@ mod sizes;
 mod svg;
 pub mod theme;
 
-pub use conditions::conditions;
 pub use errors::errors;
 pub use ladder::ladder;
-pub use roofline::{rung_roofline, shape_roofline};
+pub use roofline::rung_roofline;
 pub use roofs::Roofs;
 pub use shapes::shapes;
 pub use sizes::sizes;

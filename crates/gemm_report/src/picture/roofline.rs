@@ -8,7 +8,7 @@ use super::axes::{
 };
 use super::roofs::Roofs;
 use super::scale::Scale;
-use super::svg::{Anchor, Canvas, Key, MARGIN, Mark, Picture, Sheet, WIDTH, text_width};
+use super::svg::{Anchor, Canvas, MARGIN, Mark, Picture, Sheet, WIDTH, text_width};
 use crate::row::{Origin, Row, Shape};
 use crate::run::Run;
 
@@ -27,7 +27,7 @@ struct Point<'a> {
     speed: f64,
 }
 
-/// The rungs of a run of `host --kernel all`, by the bytes that their geometry has them load.
+/// The rungs of a run of `rungs --kernel all`, by the bytes that their geometry has them load.
 ///
 /// The roofs may be another run's, on the same device: older ladders measured none. None if no rung
 /// of the ladder has a time.
@@ -42,7 +42,8 @@ pub fn rung_roofline(run: &Run, shape: Shape, roofs: &Roofs) -> Option<Picture> 
     if points.is_empty() {
         return None;
     }
-    let title = format!("Roofline of the rungs on {}, {}", device_words(run), shape_words(shape));
+    let title =
+        format!("Roofline of the rungs in f32 on {}, {}", device_words(run), shape_words(shape));
     let note = "Intensity: FLOP per byte that the threads of a block load from global memory, by \
                 the geometry of the rung. Above the slanted roof, caches serve the loads";
     let source = match roofs.source == run.label {
@@ -51,48 +52,8 @@ pub fn rung_roofline(run: &Run, shape: Shape, roofs: &Roofs) -> Option<Picture> 
     };
     let mut sheet =
         Sheet::new(&format!("rung-roofline-{}", file_words(shape)), &title, &[note], &source);
-    let [x, y] = frame(&mut sheet, &points, roofs, WIDTH - MARGIN - NAMES, true);
+    let [x, y] = frame(&mut sheet, &points, roofs);
     names(&mut sheet.canvas, &points, &x, &y);
-    for point in &points {
-        mark(&mut sheet.canvas, point, &x, &y);
-    }
-    Some(sheet.finish())
-}
-
-/// The shapes of one kernel in a run of `host bench`, by the bytes of A, B and C, and cuBLAS at the
-/// same shapes.
-///
-/// None if none has a time.
-pub fn shape_roofline(run: &Run, kernel: &str) -> Option<Picture> {
-    let roofs = Roofs::of(run)?;
-    let rows = run.rows_of(Origin::Bench).filter(|row| row.kernel == kernel);
-    let points: Vec<_> = rows
-        .filter_map(|row| {
-            let intensity = row.shape.flops() / row.shape.bytes();
-            let speed = row.gflops? / 1e3;
-            intensity.is_normal().then_some(Point { row, intensity, speed })
-        })
-        .collect();
-    if points.is_empty() {
-        return None;
-    }
-    let title = format!("Roofline of {kernel} on {}, f32", device_words(run));
-    let note = "Each shape by its FLOP per byte, with A, B and C moved once. The roofs are rates \
-                that the same run measured: of multiply-adds (FFMA) and of copies";
-    let mut sheet = Sheet::new(&format!("shape-roofline-{kernel}"), &title, &[note], &run.label);
-    sheet.legend(&[
-        Key::new("", Some(("f0", Mark::Dot)), kernel),
-        Key::new("", Some(("o l3", Mark::Ring)), "cuBLAS, same shape"),
-    ]);
-    let [x, y] = frame(&mut sheet, &points, &roofs, WIDTH - MARGIN - 14.0, false);
-    for point in &points {
-        if let Some(cublas) = point.row.cublas_gflops {
-            let place = x.at(point.intensity);
-            let [own, cublas] = [point.speed, cublas / 1e3].map(|speed| y.at(speed));
-            sheet.canvas.line("x", [place, own], [place, cublas]);
-            sheet.canvas.mark("o l3", Mark::Ring, [place, cublas]);
-        }
-    }
     for point in &points {
         mark(&mut sheet.canvas, point, &x, &y);
     }
@@ -104,8 +65,9 @@ fn find(name: &str) -> Option<&'static KernelDescriptor> {
     LADDER.iter().chain(TILES).copied().find(|descriptor| descriptor.name() == name)
 }
 
-/// FLOP per byte that is loaded: two for each result and step along K, which takes a share of BM
-/// values of A and BN of B where the block shares them, and else of TM and TN.
+/// FLOP per byte that a block loads: 2 BM BN per 4 (BM + BN) bytes.
+///
+/// Without shared memory, TM and TN replace BM and BN.
 fn intensity(descriptor: &KernelDescriptor) -> f64 {
     let Tile { bm, bn, tm, tn, .. } = descriptor.tile();
     let [rows, columns] = match descriptor.shared() {
@@ -116,19 +78,13 @@ fn intensity(descriptor: &KernelDescriptor) -> f64 {
     2.0 * rows * columns / (4.0 * (rows + columns))
 }
 
-/// Axes and roofs, over all points. With caches there are points above the slanted roof.
-fn frame(
-    sheet: &mut Sheet,
-    points: &[Point<'_>],
-    roofs: &Roofs,
-    right: f64,
-    has_caches: bool,
-) -> [Scale; 2] {
+/// Axes and roofs, over all points.
+fn frame(sheet: &mut Sheet, points: &[Point<'_>], roofs: &Roofs) -> [Scale; 2] {
+    let right = WIDTH - MARGIN - NAMES;
     let (top, bottom) = (sheet.bottom + 32.0, sheet.bottom + 32.0 + HEIGHT);
     let ridge = roofs.ffma_gflops / roofs.copy_gbytes;
     let peak = roofs.ffma_gflops / 1e3;
-    let cublas = |point: &Point<'_>| point.row.cublas_gflops.map(|gflops| gflops / 1e3);
-    let speeds = points.iter().flat_map(|point| [Some(point.speed), cublas(point)]).flatten();
+    let speeds = points.iter().map(|point| point.speed);
     let intensities = points.iter().map(|point| point.intensity);
     let x = span(intensities.chain([0.5 * ridge, 2.0 * ridge]), 1.25);
     let y = span(speeds.chain([peak]), 1.25);
@@ -147,17 +103,10 @@ fn frame(
     let text = format!("FFMA {} TFLOP/s", brief(peak));
     sheet.canvas.text([right, y.at(peak) - 7.0], "a halo", Anchor::End, &text);
     let text = format!("copy {} TB/s", brief(roofs.copy_gbytes / 1e3));
-    let beside = |share: f64, [right, down]: [f64; 2]| {
-        let at = ridge * (from / ridge).powf(share);
-        [x.at(at) + right, y.at(copies(at)) + down]
-    };
-    // Left of the slant are no points but those of caches, if there is room.
-    let place = beside(0.35, [-10.0, -4.0]);
-    if has_caches || place[0] - text_width(&text, 7.6) < LEFT + 4.0 {
-        sheet.canvas.text(beside(0.65, [10.0, 14.0]), "a halo", Anchor::Start, &text);
-    } else {
-        sheet.canvas.text(place, "a halo", Anchor::End, &text);
-    }
+    // Right of the slant: points served by caches lie left of it.
+    let at = ridge * (from / ridge).powf(0.65);
+    let place = [x.at(at) + 10.0, y.at(copies(at)) + 14.0];
+    sheet.canvas.text(place, "a halo", Anchor::Start, &text);
     [x, y]
 }
 
@@ -179,8 +128,9 @@ fn overlap(one: &Area, other: &Area) -> bool {
     one[0] < other[2] && other[0] < one[2] && one[1] < other[3] && other[1] < one[3]
 }
 
-/// Each point's name beside it where nothing else is; all others in a column on the right, in the
-/// order of their points, each with a line to its own.
+/// The name of each point, beside it if there is room.
+///
+/// Other names stand in a column on the right, in the order of their points, each with a line.
 fn names(canvas: &mut Canvas, points: &[Point<'_>], x: &Scale, y: &Scale) {
     let mut points: Vec<&Point<'_>> = points.iter().collect();
     points.sort_by(|one, other| other.speed.total_cmp(&one.speed));

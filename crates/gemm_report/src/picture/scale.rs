@@ -37,7 +37,7 @@ impl Scale {
         self.places
     }
 
-    /// Round values inside, about so many at most.
+    /// Round values inside, about `most` at most.
     pub fn ticks(&self, most: usize) -> Vec<f64> {
         let [low, high] = self.values;
         if self.is_log { log_ticks(low, high, most) } else { linear_ticks(low, high, most) }
@@ -52,7 +52,7 @@ fn linear_ticks(low: f64, high: f64, most: usize) -> Vec<f64> {
 }
 
 fn log_ticks(low: f64, high: f64, most: usize) -> Vec<f64> {
-    // Within less than that, equal steps look right on a logarithmic axis, too.
+    // In a narrow range equal steps also look right on a logarithmic axis.
     if high < 4.0 * low {
         return linear_ticks(low, high, most);
     }
@@ -92,7 +92,7 @@ pub fn tick(value: f64) -> String {
     if value != 0.0 && !(1e-3..1e6).contains(&value.abs()) {
         return format!("{value:.1e}").replace(".0e", "e");
     }
-    // What is left of a sum of tenths is no digit.
+    // Drops the rounding error of a sum of tenths.
     let rounded: f64 = format!("{value:.6}").parse().unwrap_or(value);
     format!("{rounded}")
 }

@@ -1,6 +1,6 @@
 //! The ratio to cuBLAS of every shape, as a dot with its interval.
 
-use super::axes::{cublas_words, device_words, horizontal, kernel_words, named};
+use super::axes::{cublas_words, device_words, horizontal, kernel_words, named, precision_words};
 use super::scale::Scale;
 use super::svg::{Anchor, Key, MARGIN, Mark, Picture, Sheet, WIDTH, text_width};
 use crate::row::{Origin, Row, Verdict};
@@ -12,7 +12,7 @@ const MONO: f64 = 8.6;
 /// The space for the ratio in digits.
 const NUMBER: f64 = 62.0;
 
-/// The ratios of one kernel in a run of `host bench`: cuBLAS's time divided by the kernel's, the
+/// The ratios of one kernel in a run of `rungs bench`: cuBLAS's time divided by the kernel's, the
 /// largest first, on a logarithmic axis.
 ///
 /// None if there is no ratio.
@@ -26,7 +26,11 @@ pub fn shapes(run: &Run, kernel: &str) -> Option<Picture> {
     let ratios: Vec<f64> = rows.iter().map(|(_, ratio)| *ratio).collect();
     let mean = sample_stats::geometric_mean(&ratios)?;
 
-    let title = format!("{kernel} next to cuBLAS on {}, f32", device_words(run));
+    let title = format!(
+        "{kernel} next to cuBLAS on {}, {}",
+        device_words(run),
+        precision_words(rows.iter().map(|(row, _)| *row))
+    );
     let count = rows.len();
     let what = format!(
         "Speed relative to {} for {count} shape{}, geometric mean {mean:.2}. Lines are 95 % \

@@ -1,6 +1,6 @@
 //! Throughput against the size of square products, below the roofs.
 
-use super::axes::{brief, cublas_words, device_words, horizontal, vertical};
+use super::axes::{brief, cublas_words, device_words, horizontal, precision_words, vertical};
 use super::roofs::Roofs;
 use super::scale::{Scale, round_up};
 use super::svg::{Anchor, Canvas, Key, MARGIN, Mark, Picture, Sheet, WIDTH};
@@ -37,10 +37,10 @@ fn cublas_look() -> Look {
     ("l3".to_owned(), "f3".to_owned(), Mark::Square)
 }
 
-/// The square products of a run of `host bench`: TFLOP/s of its kernels and of cuBLAS, and what the
-/// measured rates of multiply-adds and of copies allow.
+/// The square products of a run of `rungs bench`: TFLOP/s of its kernels and of cuBLAS.
 ///
-/// None if there are less than two sizes.
+/// In f32 the measured rates of multiply-adds and copies are roofs. None if there are fewer than
+/// two sizes.
 pub fn sizes(run: &Run) -> Option<Picture> {
     let rows =
         || run.rows_of(Origin::Bench).filter(|row| row.shape.is_square() && row.gflops.is_some());
@@ -49,23 +49,31 @@ pub fn sizes(run: &Run) -> Option<Picture> {
     if least == most || least == 0 {
         return None;
     }
-    let roofs = Roofs::of(run)?;
+    let precision = precision_words(rows());
+    // They are roofs of f32.
+    let roofs = Roofs::of(run).filter(|_| precision == "f32");
 
-    let title = format!("Square products on {}, f32", device_words(run));
-    let note = "TFLOP/s against M = N = K. The roofs are rates that the same run measured: of \
-                multiply-adds (FFMA), and of copies, with A, B and C moved once. Off the lines: \
-                sizes that are no multiple of 4";
+    let title = format!("Square products on {}, {precision}", device_words(run));
+    let note = match &roofs {
+        Some(_) => {
+            "TFLOP/s against M = N = K. The run measured the roofs: multiply-adds (FFMA), and \
+             copies of A, B and C. Sizes that are no multiple of 4 lie off the lines"
+        }
+        None => "TFLOP/s against M = N = K. Sizes that are no multiple of 4 lie off the lines",
+    };
     let mut sheet = Sheet::new("sizes", &title, &[note], &run.label);
     let kernels = kernels(rows().filter(|row| row.kernel != "cublas"));
     sheet.legend(&legend(run, &kernels));
 
     let (top, bottom) = (sheet.bottom + 16.0, sheet.bottom + 16.0 + HEIGHT);
-    let highest = rows().filter_map(|row| row.gflops).fold(roofs.ffma_gflops, f64::max) / 1e3;
+    let ffma = roofs.as_ref().map_or(0.0, |roofs| roofs.ffma_gflops);
+    let speeds = rows().flat_map(|row| [row.gflops, row.cublas_gflops]).flatten();
+    let highest = speeds.fold(ffma, f64::max) / 1e3;
     let step = round_up(highest / 6.0);
     let y = Scale::linear([0.0, (1.08 * highest / step).ceil() * step], [bottom, top]);
     // So far to the left that the roof of copies is seen.
-    let crossing = roofs.ffma_gflops / 1e3 / copies(&roofs, 1.0);
-    let from = (least as f64).min(0.7 * crossing).max(1.0);
+    let crossing = |roofs: &Roofs| 0.7 * roofs.ffma_gflops / 1e3 / copies(roofs, 1.0);
+    let from = (least as f64).min(roofs.as_ref().map_or(f64::INFINITY, crossing)).max(1.0);
     let x = Scale::log([from / 1.08, most as f64 * 1.08], [LEFT, RIGHT]);
     vertical(&mut sheet, &y, [LEFT, RIGHT], &y.ticks(8));
     let ticks: Vec<(f64, String)> = (0..40)
@@ -74,7 +82,9 @@ pub fn sizes(run: &Run) -> Option<Picture> {
         .map(|size| (size, format!("{size}")))
         .collect();
     horizontal(&mut sheet, &x, [top, bottom], &ticks, "M = N = K (logarithmic)");
-    draw(&roofs, &mut sheet.canvas, &x, &y);
+    if let Some(roofs) = &roofs {
+        draw(roofs, &mut sheet.canvas, &x, &y);
+    }
 
     let of = |kernel: &str| {
         let mut rows: Vec<&Row> = rows().filter(|row| row.kernel == kernel).collect();

@@ -4,9 +4,11 @@ use std::fmt::{self, Write};
 
 use super::theme;
 
-/// The width of every picture in its own units. Small enough that text of 15 is still read where
-/// the picture is 400 pixels wide.
+/// The width of pictures in their own units. Text of 15 can be read if they are 400 pixels wide.
 pub const WIDTH: f64 = 640.0;
+
+/// The width of a picture that is shown at half the width of a page.
+pub const NARROW: f64 = 440.0;
 
 /// The space at the left and right edge.
 pub const MARGIN: f64 = 16.0;
@@ -21,6 +23,7 @@ pub struct Picture {
     pub name: String,
     /// What it shows, in a line.
     pub title: String,
+    width: f64,
     height: f64,
     body: String,
 }
@@ -37,7 +40,7 @@ impl Picture {
     }
 
     fn head(&self, alone: bool) -> String {
-        let (width, height) = (number(WIDTH), number(self.height));
+        let (width, height) = (number(self.width), number(self.height));
         let start = if alone { SVG_START } else { "<svg class=\"picture\"" };
         let label = escape(&self.title);
         format!("{start} viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{label}\">")
@@ -185,6 +188,7 @@ pub struct Sheet {
     name: String,
     title: String,
     source: String,
+    width: f64,
     /// What is drawn.
     pub canvas: Canvas,
     /// How far down there is something already.
@@ -192,22 +196,27 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    /// A picture with a title, what is to be known to read it, and the run that it shows.
+    /// A picture with a title, notes that explain it, and the run that it shows.
     pub fn new(name: &str, title: &str, notes: &[&str], source: &str) -> Self {
+        Self::with_width(WIDTH, name, title, notes, source)
+    }
+
+    /// As [`Sheet::new`], of another width.
+    pub fn with_width(width: f64, name: &str, title: &str, notes: &[&str], source: &str) -> Self {
         let mut canvas = Canvas::default();
         let mut y = 14.0;
-        for line in wrap(title, WIDTH - 2.0 * MARGIN, 10.9) {
+        for line in wrap(title, width - 2.0 * MARGIN, 10.9) {
             y += 21.0;
             canvas.text([MARGIN, y - 2.0], "h", Anchor::Start, &line);
         }
         for note in notes.iter().filter(|note| !note.is_empty()) {
-            for line in wrap(note, WIDTH - 2.0 * MARGIN, 8.0) {
+            for line in wrap(note, width - 2.0 * MARGIN, 8.0) {
                 y += 20.0;
                 canvas.text([MARGIN, y], "n", Anchor::Start, &line);
             }
         }
         let [name, title, source] = [name, title, source].map(str::to_owned);
-        Self { name, title, source, canvas, bottom: y + 8.0 }
+        Self { name, title, source, width, canvas, bottom: y + 8.0 }
     }
 
     /// What marks and lines mean.
@@ -217,7 +226,7 @@ impl Sheet {
         self.bottom += 20.0;
         for Key { line, mark, text } in keys {
             let width = MARK + text_width(text, 7.9) + 18.0;
-            if x > MARGIN && x + width > WIDTH - MARGIN {
+            if x > MARGIN && x + width > self.width - MARGIN {
                 x = MARGIN;
                 self.bottom += 21.0;
             }
@@ -236,15 +245,15 @@ impl Sheet {
 
     /// The picture, with its source at the bottom.
     pub fn finish(mut self) -> Picture {
-        for line in wrap(&self.source, WIDTH - 2.0 * MARGIN, 7.3) {
+        for line in wrap(&self.source, self.width - 2.0 * MARGIN, 7.3) {
             self.bottom += 19.0;
             self.canvas.text([MARGIN, self.bottom], "s", Anchor::Start, &line);
         }
         let height = self.bottom + 14.0;
         let mut back = Canvas::default();
-        back.rect("bg", [0.5, 0.5], [WIDTH - 1.0, height - 1.0], 8.0);
-        let Self { name, title, canvas, .. } = self;
-        Picture { name, title, height, body: back.body + &canvas.body }
+        back.rect("bg", [0.5, 0.5], [self.width - 1.0, height - 1.0], 8.0);
+        let Self { name, title, width, canvas, .. } = self;
+        Picture { name, title, width, height, body: back.body + &canvas.body }
     }
 }
 
@@ -276,7 +285,7 @@ pub fn number(value: f64) -> String {
     format!("{}", rounded + 0.0)
 }
 
-/// A text as a part of XML or HTML, in an attribute, too.
+/// Escapes a text for XML and HTML, also in attributes.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

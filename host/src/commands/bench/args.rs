@@ -25,25 +25,30 @@ fn margins(text: &str) -> Result<[usize; 2], String> {
 
 #[derive(Debug, clap::Args)]
 pub struct BenchArgs {
-    /// What to measure: kernels, separated by commas, or all: the ladder and auto
-    /// [default: auto].
+    /// Kernels by their names, separated by commas; all is the ladder and auto [default: auto].
     ///
-    /// cublas, measured against itself, shows what is noise.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    /// cublas, measured against itself, shows the noise.
+    #[arg(long, visible_alias = "kernel", value_name = "NAMES", value_delimiter = ',')]
     kernels: Vec<String>,
 
-    /// Shapes, separated by commas: N for a square, or MxNxK; with COUNT* in front for a strided
-    /// batch, and :NT, :TN or :TT behind if A or B lies transposed
+    /// Sizes, separated by commas: N for a square, or MxNxK
     /// [default: 256,512,1024,2048,4096,8192, unless there is --shapes or --random].
-    #[arg(long, value_name = "SIZES", value_delimiter = ',', allow_hyphen_values = true)]
+    ///
+    /// COUNT* in front makes a strided batch; :NT, :TN or :TT behind transposes A or B.
+    #[arg(
+        long,
+        visible_alias = "size",
+        value_name = "SIZES",
+        value_delimiter = ',',
+        allow_hyphen_values = true
+    )]
     pub sizes: Vec<Shape>,
 
-    /// More shapes, from a file: M N K or MxNxK on each line, likewise, with # for comments.
+    /// A file of more sizes: one on each line, as for --sizes or as M N K; # begins a comment.
     #[arg(long, value_name = "FILE")]
     pub shapes: Option<PathBuf>,
 
-    /// So many random shapes more: M, N and K each from 1 to 10,000, with logarithms that are
-    /// uniformly distributed, by --seed.
+    /// COUNT more sizes: M, N and K log-uniform from 1 to 10,000, from --seed.
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     random: Option<u32>,
@@ -51,8 +56,7 @@ pub struct BenchArgs {
     #[command(flatten)]
     product: ProductArgs,
 
-    /// A, B and C of every shape are parts of wider matrices, with so many columns left and right of
-    /// them: rows begin LEFT elements on, and lie LEFT+RIGHT further apart.
+    /// Cut A, B and C out of wider matrices, with LEFT and RIGHT more columns on their sides.
     #[arg(long, value_name = "LEFT,RIGHT", default_value = "0,0", hide_default_value = true,
           allow_hyphen_values = true, value_parser = margins)]
     margins: [usize; 2],
@@ -61,30 +65,31 @@ pub struct BenchArgs {
     #[arg(long, value_enum, default_value_t)]
     l2: L2Arg,
 
-    /// Samples of each, kernel and cuBLAS.
-    #[arg(long, value_name = "COUNT", default_value_t = 20, allow_negative_numbers = true,
+    /// Timed samples of each, kernel and cuBLAS.
+    #[arg(long, visible_alias = "repeat", value_name = "COUNT", default_value_t = 20, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(6..=1000))]
     samples: u32,
 
-    /// Milliseconds that a sample lasts at least, unless that takes more than 400 launches.
+    /// Least milliseconds of a sample, which has at most 400 launches.
     #[arg(long, value_name = "MS", default_value_t = 3, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     sample_ms: u32,
 
-    /// The seed of the random matrices, and of the shapes of --random.
+    /// The seed of the random matrices and sizes.
     #[arg(long, default_value_t = 42, allow_negative_numbers = true, value_parser = seed)]
     seed: u64,
 
-    /// What auto goes by: a table that `host tune` made [default: the one built in].
+    /// The table that auto chooses by, from `rungs tune` [default: the built-in one].
     #[arg(long, value_name = "FILE")]
     pub table: Option<PathBuf>,
 
-    /// A table for people, JSON with one object per row and line, or CSV.
+    /// A table, JSON with one row per line, or CSV.
     #[arg(long, value_enum, default_value_t)]
     pub format: RowFormat,
 
-    /// Add the rows to this file as they are made, as lines of JSON, after a line that says
-    /// where and how. It must be new, or have such lines.
+    /// Append the rows to this file of JSON lines, after a line that says where and how.
+    ///
+    /// The file must be new, or come from --save.
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
 }

@@ -21,7 +21,7 @@ fn a_row_for_every_kernel_and_shape() {
          --sample-ms 1 --format csv --save {}",
         save.display()
     );
-    let words = std::iter::once("host").chain(line.split(' '));
+    let words = std::iter::once("rungs").chain(line.split(' '));
     let Some(Command::Bench(args)) = Args::parse_from(words).command else { panic!() };
     let device = Device::open(DeviceChoice::Soft).unwrap();
     let choices = ["tile2d", "smem_full"].map(|name| Selection::parse(name).unwrap());
@@ -55,7 +55,7 @@ fn a_row_for_every_kernel_and_shape() {
         assert!(row["percent_of_copy"].as_f64().unwrap() > 0.0, "{row}");
         let [max, rms] = ["max_abs_error", "rms_error"].map(|name| row[name].as_f64().unwrap());
         assert!(0.0 < rms && rms < max && max < 1e-3, "{row}");
-        // What this device does is done at once, so that nothing hides the host.
+        // This device runs a launch at once, so nothing hides the host.
         assert_eq!(row["gap_free"], false);
         assert!(row["ratio"].is_null() && row["watts"].is_null());
     }
@@ -68,7 +68,7 @@ fn a_row_for_every_kernel_and_shape() {
 
 #[test]
 fn a_row_of_auto_says_what_was_chosen() {
-    let words = "host bench --sizes 20 --l2 warm --samples 6 --sample-ms 1".split(' ');
+    let words = "rungs bench --sizes 20 --l2 warm --samples 6 --sample-ms 1".split(' ');
     let Some(Command::Bench(mut args)) = Args::parse_from(words).command else { panic!() };
     assert_eq!(args.kernels(), ["auto"]);
     let folder = tempfile::tempdir().unwrap();
@@ -90,7 +90,7 @@ fn a_row_of_auto_says_what_was_chosen() {
 
 #[test]
 fn a_row_that_cannot_be_printed_is_saved_and_the_last() {
-    let words = "host bench --sizes 9,8 --l2 warm --samples 6 --sample-ms 1 --format csv";
+    let words = "rungs bench --sizes 9,8 --l2 warm --samples 6 --sample-ms 1 --format csv";
     let Some(Command::Bench(mut args)) = Args::parse_from(words.split(' ')).command else {
         panic!()
     };
@@ -122,7 +122,7 @@ fn rows_of_transposes_and_batches() {
          --alpha 0.5 --beta -1 --l2 warm --samples 6 --sample-ms 1 --save {}",
         save.display()
     );
-    let words = std::iter::once("host").chain(line.split(' ').filter(|word| !word.is_empty()));
+    let words = std::iter::once("rungs").chain(line.split(' ').filter(|word| !word.is_empty()));
     let Some(Command::Bench(args)) = Args::parse_from(words).command else { panic!() };
     let device = Device::open(DeviceChoice::Soft).unwrap();
     let choices = ["tile2d", "tile_32x32"].map(|name| Selection::parse(name).unwrap());
@@ -147,7 +147,7 @@ fn rows_of_transposes_and_batches() {
 fn random_shapes_and_parts_of_wider_matrices() {
     let line = "bench --kernels tile_64x64,outer_32x64 --sizes 8,3*5x9x70:NT --random 2 --seed 5 \
                 --margins 1,2 --beta 0.5 --l2 warm --samples 6 --sample-ms 1";
-    let words = std::iter::once("host").chain(line.split_whitespace());
+    let words = std::iter::once("rungs").chain(line.split_whitespace());
     let Some(Command::Bench(mut args)) = Args::parse_from(words).command else { panic!() };
     let folder = tempfile::tempdir().unwrap();
     args.save = Some(folder.path().join("rows.jsonl"));

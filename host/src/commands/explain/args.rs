@@ -15,30 +15,41 @@ pub struct ExplainArgs {
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
 
-    /// For auto: products to choose for, separated by commas: N for a square, or MxNxK; with COUNT* in front
-    /// for a strided batch, and :NT, :TN or :TT behind if A or B lies transposed
+    /// For auto: products, separated by commas: N for a square, or MxNxK
     /// [default: 512,4096,16x4096x4096].
-    #[arg(long, value_name = "SIZES", value_delimiter = ',', allow_hyphen_values = true)]
+    ///
+    /// COUNT* in front makes a strided batch; :NT, :TN or :TT behind transposes A or B.
+    #[arg(
+        long,
+        visible_alias = "size",
+        value_name = "SIZES",
+        value_delimiter = ',',
+        allow_hyphen_values = true
+    )]
     pub sizes: Vec<Shape>,
 
-    /// For auto: where to run [default: auto].
+    /// For auto: the device to choose for [default: auto].
     #[arg(long, value_enum)]
     pub device: Option<DeviceArg>,
 
-    /// For auto: the table to choose by [default: the one built in].
+    /// For auto: a GPU with a built-in table, h100 or h200, which need not be in this machine.
+    #[arg(long, value_name = "GPU", conflicts_with_all = ["device", "table"])]
+    pub gpu: Option<String>,
+
+    /// For auto: the table to choose by [default: the built-in one].
     #[arg(long, value_name = "FILE")]
     pub table: Option<PathBuf>,
 
     #[command(flatten)]
     pub product: ProductArgs,
 
-    /// Text for people, or JSON.
+    /// Text, or JSON.
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
 }
 
 impl ExplainArgs {
-    /// Makes sure that there are no options for auto where something else is asked for.
+    /// Refuses options for auto where something else is asked for.
     ///
     /// # Errors
     ///
@@ -47,6 +58,7 @@ impl ExplainArgs {
         let options = [
             ("--sizes", !self.sizes.is_empty()),
             ("--device", self.device.is_some()),
+            ("--gpu", self.gpu.is_some()),
             ("--table", self.table.is_some()),
             ("each option of the product", !self.product.is_default()),
         ];

@@ -1,9 +1,10 @@
-//! The options of `run`, which are the plain flags, too.
+//! The options of `run`, which also work without its name.
 
 use std::path::PathBuf;
 
+use clap::ArgAction;
 use host::kernels::KernelAbi;
-use host::{DeviceChoice, KernelOptions, L2, Selection, Shape};
+use host::{DeviceChoice, KernelOptions, L2, Selection, Shape, auto};
 
 use super::checks::CheckArgs;
 use crate::commands::l2::L2Arg;
@@ -14,22 +15,65 @@ use crate::io::input::{Arrangement, Source};
 use crate::io::output::Output;
 use crate::report::format::Format;
 
+/// The product of a call that names none.
+const DEFAULT: Shape = Shape::square(512);
+
+/// `run`: a kernel and a size in front of the options.
+#[derive(Debug, clap::Args)]
+pub struct RunCommand {
+    /// Kernels, as --kernels takes them.
+    #[arg(value_name = "KERNELS", value_delimiter = ',', num_args = 1, action = ArgAction::Set)]
+    named: Vec<String>,
+
+    /// Sizes, as --sizes takes them.
+    #[arg(value_name = "SIZES", value_delimiter = ',', num_args = 1, action = ArgAction::Set,
+          conflicts_with_all = ["m", "n", "k", "a"], value_parser = size_or_shape)]
+    sized: Vec<Shape>,
+
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+impl RunCommand {
+    /// The options, with what stands in front of them.
+    pub fn into_args(self) -> RunArgs {
+        let Self { named, sized, mut run } = self;
+        // Sizes may stand alone.
+        let sizes: Result<Vec<_>, _> = named.iter().map(|name| size_or_shape(name)).collect();
+        match sizes {
+            Ok(sizes) if sized.is_empty() => run.sizes.extend(sizes),
+            _ => run.kernels.extend(named),
+        }
+        run.sizes.extend(sized);
+        run
+    }
+}
+
+/// A size of a square, which may be 0, or a [`Shape`].
+fn size_or_shape(text: &str) -> Result<Shape, String> {
+    match text.contains(['x', 'X', '*', ':']) {
+        true => text.parse(),
+        false => size(text).map(Shape::square),
+    }
+}
+
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
-    /// The kernel to run: a rung of the ladder or a tile, or with --compute a kernel for tensor cores
-    /// (--list shows them); auto, cublas, or all.
+    /// Kernels by their names, separated by commas [default: auto].
     ///
-    /// auto takes the one that is fastest for this product on this device. cublas is NVIDIA's
-    /// library, loaded if it is there; it runs on GPUs. all runs the ladder, or the kernels for
-    /// tensor cores, auto and cublas on the same matrices, and compares them; what cannot run says
-    /// why, and one wrong result makes the exit status 1.
-    #[arg(long, value_name = "NAME", required_unless_present = "list")]
-    pub kernel: Option<String>,
+    /// auto chooses the fastest kernel for the product on this device. cublas is NVIDIA's library,
+    /// if it can be loaded. all compares the ladder, or with --compute the kernels of that
+    /// precision, auto and cublas on the same matrices. `rungs list` shows every name.
+    #[arg(long, visible_alias = "kernel", value_name = "NAMES", value_delimiter = ',')]
+    kernels: Vec<String>,
 
-    /// M, N and K at once, for random square matrices.
-    #[arg(long, value_name = "N", conflicts_with_all = ["m", "n", "k", "a"],
-          value_parser = size, allow_negative_numbers = true)]
-    size: Option<usize>,
+    /// Sizes of random matrices, separated by commas: N for a square, or MxNxK [default: 512].
+    ///
+    /// COUNT* in front makes a strided batch; :NT, :TN or :TT behind transposes A or B.
+    #[arg(long, visible_alias = "size", value_name = "SIZES", value_delimiter = ',',
+          conflicts_with_all = ["m", "n", "k", "a"], value_parser = size_or_shape,
+          allow_hyphen_values = true)]
+    sizes: Vec<Shape>,
 
     /// Rows of A and C.
     #[arg(long, requires = "n", requires = "k", conflicts_with = "a",
@@ -60,37 +104,41 @@ pub struct RunArgs {
     #[arg(long, conflicts_with = "a", allow_negative_numbers = true, value_parser = seed)]
     seed: Option<u64>,
 
-    /// Blocks that share each tile of C, each with its part of K (fewer where K has fewer steps);
-    /// for the tiles, tf32_split and the tf32 kernels without bulk copies [default: 1], and for wgmma_split
-    /// [default: what seems best] (--list).
+    /// Blocks that share each tile of C, each with its part of K.
+    ///
+    /// For the tiles, tf32_split and the tf32 kernels without bulk copies the default is 1; for
+    /// wgmma_split it is chosen.
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub splits: Option<u32>,
 
-    /// Clusters that share the steps along K of all tiles of C equally (stream-K), or as many as there can be; for
-    /// wgmma_split [default: what seems best].
+    /// Clusters that share the steps along K of all tiles equally (stream-K).
+    ///
+    /// For wgmma_split; without it the number is chosen.
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..))]
     clusters: Option<u32>,
 
-    /// Blocks that share a multiprocessor's memory, most of which is stages: 1, or as many as can; for wgmma_split
-    /// [default: what seems best].
+    /// Blocks that share a multiprocessor.
+    ///
+    /// For wgmma_split, whose stages fill the rest of shared memory; without it the number is
+    /// chosen.
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..))]
     blocks_per_multiprocessor: Option<u32>,
 
-    /// Copy A and B first, where 128-bit accesses do not reach them; for the tiles and the tf32 kernels
-    /// without bulk copies, which copy what they must anyway.
+    /// Copy misaligned A and B first, for the tiles and the tf32 kernels without bulk copies.
     #[arg(long)]
     pub staged: bool,
 
-    /// Timed samples [default: 10 on a GPU, 1 on the software device]; on a GPU each is a batch of
-    /// launches without gaps.
-    #[arg(long, visible_alias = "samples", value_name = "COUNT", allow_negative_numbers = true,
+    /// Timed samples [default: 10 on a GPU, 1 on the software device].
+    ///
+    /// On a GPU each is a batch of launches without gaps.
+    #[arg(long, visible_alias = "repeat", value_name = "COUNT", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..))]
-    pub repeat: Option<u32>,
+    pub samples: Option<u32>,
 
-    /// What the L2 cache of a GPU holds when a product starts.
+    /// The L2 cache of a GPU when a product starts.
     #[arg(long, value_enum, default_value_t)]
     l2: L2Arg,
 
@@ -98,29 +146,31 @@ pub struct RunArgs {
     #[arg(long, value_name = "A.npy", requires = "b")]
     a: Option<PathBuf>,
 
-    /// B, likewise; the sizes come from the files.
+    /// B, such a file; the sizes come from the files.
     #[arg(long, value_name = "B.npy", requires = "a")]
     b: Option<PathBuf>,
 
-    /// The old C, likewise; needed unless --beta is 0.
+    /// The old C, such a file; needed unless --beta is 0.
     #[arg(long, value_name = "C.npy", requires = "a")]
     c: Option<PathBuf>,
 
-    /// Where to store C if it is right, a .npy file of float32, which has numbers of 16 bits exactly.
-    /// Nothing but such a file is replaced: that of --c may be, those of --a and --b are not.
+    /// Where to store a right C, as a .npy file of float32.
+    ///
+    /// Only .npy files are replaced: that of --c may be, those of --a and --b are not.
     #[arg(long, value_name = "OUT.npy")]
     out: Option<PathBuf>,
 
-    /// A table for people, or JSON: one object per result and line.
+    /// A table, or JSON with one result per line.
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
 
-    /// Add the results to this file as they are made, as lines of JSON, after a line that
-    /// says where and how. It must be new, or have such lines.
+    /// Append the results to this file of JSON lines, after a line that says where and how.
+    ///
+    /// The file must be new, or come from --save.
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
 
-    /// What auto goes by: a table that `host tune` made [default: the one built in].
+    /// The table that auto chooses by, from `rungs tune` [default: the built-in one].
     #[arg(long, value_name = "FILE")]
     pub table: Option<PathBuf>,
 
@@ -147,12 +197,25 @@ impl RunArgs {
         }
     }
 
-    /// Makes sure that the options go with the choice.
+    /// The kernels, `auto` if none is named.
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`].
-    pub fn check(&self, choice: Selection) -> Result<(), Error> {
+    /// [`Error::Usage`] for options that do not go with one, those of [`Selection::parse`] and of
+    /// [`Selection::computing`].
+    pub fn choices(&self) -> Result<Vec<Selection>, Error> {
+        let one = |name: &str| {
+            let choice = Selection::parse(name.trim())?.computing(self.product.compute())?;
+            self.check(choice)?;
+            Ok(choice)
+        };
+        match &self.kernels[..] {
+            [] => Ok(vec![one(auto::NAME)?]),
+            names => names.iter().map(|name| one(name)).collect(),
+        }
+    }
+
+    fn check(&self, choice: Selection) -> Result<(), Error> {
         let (is_one, is_staged) = match choice {
             Selection::Rung(descriptor) => (true, descriptor.abi() == KernelAbi::SplitK),
             Selection::TensorCore(_) => (true, false),
@@ -186,14 +249,18 @@ impl RunArgs {
                 "--table is for --kernel auto: leave it out, or take auto",
             ),
             (
-                self.out.is_some() && choice.is_several(),
-                "--out stores one result: name one kernel with --kernel",
+                self.out.is_some() && self.has_several(choice),
+                "--out stores one result: name one kernel and one size",
             ),
         ];
         match mistakes.into_iter().find(|(is_made, _)| *is_made) {
             Some((_, message)) => Err(Error::usage(message)),
             None => Ok(()),
         }
+    }
+
+    fn has_several(&self, choice: Selection) -> bool {
+        choice.is_several() || self.kernels.len() > 1 || self.sizes.len() > 1
     }
 
     /// Where C is stored, if anywhere. The old C may be there, but neither A nor B.
@@ -213,13 +280,17 @@ impl RunArgs {
         Ok(Some(output))
     }
 
-    /// Where the matrices come from.
+    /// Where the matrices of each product come from.
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`] if the options do not say.
-    pub fn source(&self) -> Result<Source, Error> {
-        Ok(match self {
+    /// [`Error::Usage`] for options that contradict each other.
+    pub fn sources(&self) -> Result<Vec<Source>, Error> {
+        let source = match self {
+            Self { a: Some(_), sizes, .. } if !sizes.is_empty() => {
+                let message = "the sizes come from the files of --a and --b: leave out the others";
+                return Err(Error::usage(message));
+            }
             Self { a: Some(_), product, .. } if product.epilogue().reads() => {
                 let message = "--scale, --bias and --residual are random: leave out --a and --b";
                 return Err(Error::usage(message));
@@ -233,18 +304,14 @@ impl RunArgs {
                 let arrangement = Arrangement { trans_a, trans_b, batch };
                 Source::Files { a: a.clone(), b: b.clone(), c: c.clone(), arrangement }
             }
-            Self { size: Some(size), .. } => self.random(*size, *size, *size),
-            Self { m: Some(m), n: Some(n), k: Some(k), .. } => self.random(*m, *n, *k),
-            _ => {
-                let message =
-                    "the sizes are missing: add --size N, or --m, --n and --k, or --a and --b";
-                return Err(Error::usage(message));
-            }
-        })
+            Self { m: Some(m), n: Some(n), k: Some(k), .. } => self.random(Shape::new(*m, *n, *k)),
+            Self { sizes, .. } if sizes.is_empty() => self.random(DEFAULT),
+            Self { sizes, .. } => return Ok(sizes.iter().map(|it| self.random(*it)).collect()),
+        };
+        Ok(vec![source])
     }
 
-    fn random(&self, m: usize, n: usize, k: usize) -> Source {
-        let shape = Shape { m, n, k, trans_a: false, trans_b: false, batch: 1 };
+    fn random(&self, shape: Shape) -> Source {
         let shape = self.product.shape(shape);
         Source::Random { shape, seed: self.seed.unwrap_or(42) }
     }

@@ -1,4 +1,4 @@
-//! What the software device checks, and how it runs kernels.
+//! The checks and schedules of the software device.
 
 use cuda_driver::soft::{self, AlreadyInUse, Settings};
 use cuda_driver::soft_cuda::{Checks, Schedule};
@@ -12,14 +12,13 @@ const MAX_FINDINGS: usize = 100;
 
 #[derive(Debug, clap::Args)]
 pub struct CheckArgs {
-    /// Checks of the software device that cost time: none, all, or any of races, memory, sync and proxies
-    /// with commas between them [default: $SOFT_CUDA_CHECK, or none].
+    /// Checks of the software device: none, all, or a list of races, memory, sync and proxies
+    /// [default: $SOFT_CUDA_CHECK, or none].
     ///
-    /// races: accesses of the same memory that nothing orders; memory: reads of memory and
-    /// registers that nothing has written; sync: misuse of barriers and member masks; proxies, with races: bulk copies
-    /// over what threads have read, without a fence between the two. What is found
-    /// is written to stderr, and in JSON to the result. A right result then says FINDINGS and how many in place
-    /// of PASS, and the exit status is 1.
+    /// races: unordered accesses of one address; memory: reads of unwritten memory and registers;
+    /// sync: misuse of barriers and member masks; proxies, with races: bulk copies over data that
+    /// threads read, without a fence in between. Findings go to stderr and into the JSON. A right
+    /// result then says FINDINGS instead of PASS, and the exit status is 1.
     #[arg(long, value_name = "CHECKS")]
     check: Option<Checks>,
 

@@ -18,7 +18,7 @@ use crate::device::{Device, Peak};
 use crate::environment::Environment;
 use crate::error::Error;
 use crate::gemm::{Compute, Gemm};
-use crate::launch::{find_kernel, nearest_name};
+use crate::launch::{find_kernel, nearest_names};
 
 /// A [`Table`](crate::Table) before it is checked, and in JSON.
 #[derive(Clone, Serialize, Deserialize)]
@@ -358,9 +358,8 @@ fn any_kernel<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static str
     let half = TENSOR_CORE.iter().map(|known| known.name());
     let known: Vec<_> = half.chain(f32_kernels().map(KernelDescriptor::name)).collect();
     known.iter().find(|known| **known == name).copied().ok_or_else(|| {
-        let nearest = nearest_name(&name, &known);
-        let nearest = nearest.map(|nearest| format!("; did you mean `{nearest}`?"));
-        D::Error::custom(format!("there is no kernel `{name}`{}", nearest.unwrap_or_default()))
+        let nearest = nearest_names(&name, &known);
+        D::Error::custom(Error::UnknownKernel { name, nearest, known: Vec::new() })
     })
 }
 
