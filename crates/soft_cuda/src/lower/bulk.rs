@@ -42,6 +42,7 @@ impl Lowering<'_> {
             _ => return Err(at.bad_operands("it takes a multiple of 8 from 24 to 256")),
         }
         if self.checks.sync {
+            self.converge(at, false);
             let mut fields = [Field::Raw(0); 6];
             fields[4] = Field::Raw(at.inst.line);
             let run = pick_compact::<SetMaxRegisters>();

@@ -31,6 +31,8 @@ pub(super) struct Lowering<'m> {
     pub(super) fixed: HashMap<(Class, Fixed), V>,
     pub(super) blocks: Vec<Open>,
     pub(super) current: B,
+    /// The block, if any, at whose beginning all lanes of a warp are together.
+    pub(super) together: Option<B>,
     pub(super) scopes: Scopes<'m>,
     /// Registers of ranges, by the range's number and their own.
     pub(super) members: HashMap<(u32, u32), V>,
@@ -81,6 +83,7 @@ impl<'m> Lowering<'m> {
             fixed: HashMap::new(),
             blocks: vec![Open::default()],
             current: 0,
+            together: None,
             scopes: Scopes::new(),
             members: HashMap::new(),
             shared: &shared.inner,

@@ -23,6 +23,7 @@ mod pipeline;
 mod straight;
 mod subword;
 mod tensor;
+mod together;
 mod warp;
 
 use soft_cuda::{Config, Device, Fault, FaultKind, Isa, LaunchConfig, LaunchError};
