@@ -81,8 +81,10 @@
 //!   them too early is seen. Device memory starts out as zeros. Registers that
 //!   were never written read as zero.
 //! - `cp.async`, and bulk copies to global memory, copy at the wait, for a group or for the mbarrier
-//!   that they arrive at: a kernel that reads the result without one reads old data, every time. Bulk copies that nobody waits for, committed or not,
-//!   copy when their cluster of blocks ends.
+//!   that they arrive at: a kernel that reads the result without one reads old data, every time.
+//!   Bulk copies that nobody waits for, committed or not, copy when their cluster of blocks ends.
+//! - Bulk reductions (`cp.reduce.async.bulk`) happen when copies would. Each element is one relaxed
+//!   atomic.
 //! - Compilers make an atomic of 8 or 16 bits from `atom.cas`, `.and`, `.or` or `.xor` of the word
 //!   around it, whose address they round down (`and.b64 a, x, -4`). Such a word may reach over the
 //!   end of an allocation, and so may that of the load in front of the `cas`. The byte at `x` must
@@ -105,8 +107,10 @@
 //!   [`Module::target`].
 //! - A tensor core gives the bits of an H200 (`exec`'s `tensor_core`), also for compute capability
 //!   8.0, where older chips keep fewer of them. `wgmma` computes at the wait, which
-//!   ends for all warps of a warpgroup at one time: a missing wait, and a tile that is overwritten too early, are seen every time. Part of a warp that executes a matrix
-//!   instruction is a fault.
+//!   ends for all warps of a warpgroup at one time: a missing wait, and a tile that is overwritten
+//!   too early, are seen every time.
+//! - At a matrix instruction, and at others that a whole warp executes, lanes that came apart wait
+//!   for each other. A lane that exits first, or goes around it, is a fault.
 //! - Lanes that diverged reconverge at the immediate post-dominator; in a loop that nothing
 //!   but exits leaves, at its header at the latest. A barrier waits for every thread that
 //!   has not exited. Lanes may wait for each other in loops, and warps of a block for

@@ -30,10 +30,14 @@ pub(crate) enum Rmw {
     AddBf16,
     AddF16x2,
     AddBf16x2,
+    MinF16,
+    MaxF16,
+    MinBf16,
+    MaxBf16,
 }
 
 /// All of [`Rmw`], in the order of the numbers that operations carry.
-pub(crate) const RMWS: [Rmw; 17] = [
+pub(crate) const RMWS: [Rmw; 21] = [
     Rmw::Add,
     Rmw::Min,
     Rmw::Max,
@@ -51,6 +55,10 @@ pub(crate) const RMWS: [Rmw; 17] = [
     Rmw::AddBf16,
     Rmw::AddF16x2,
     Rmw::AddBf16x2,
+    Rmw::MinF16,
+    Rmw::MaxF16,
+    Rmw::MinBf16,
+    Rmw::MaxBf16,
 ];
 
 impl Rmw {
@@ -153,18 +161,26 @@ fn add_narrow(rmw: Rmw, old: u32, b: u32) -> u32 {
     }
 }
 
+/// The sum, or the operand that is NaN as it is, as an H200 adds in device memory.
 fn add_wide(_: Rmw, old: u64, b: u64) -> u64 {
-    (f64::from_bits(old) + f64::from_bits(b)).canonical().to_bits()
+    let nan = [b, old].into_iter().find(|&bits| f64::from_bits(bits).is_nan());
+    nan.unwrap_or_else(|| (f64::from_bits(old) + f64::from_bits(b)).canonical().to_bits())
 }
 
-fn add_half(rmw: Rmw, old: u16, b: u16) -> u16 {
-    match rmw {
-        Rmw::AddBf16 => half::sum::<Bf16, 1>(old.into(), b.into()) as u16,
-        _ => half::sum::<F16, 1>(old.into(), b.into()) as u16,
-    }
+fn of_halves(rmw: Rmw, old: u16, b: u16) -> u16 {
+    let (old, b) = (old.into(), b.into());
+    let new = match rmw {
+        Rmw::AddBf16 => half::sum::<Bf16, 1>(old, b),
+        Rmw::MinF16 => half::least::<F16>(old, b),
+        Rmw::MaxF16 => half::most::<F16>(old, b),
+        Rmw::MinBf16 => half::least::<Bf16>(old, b),
+        Rmw::MaxBf16 => half::most::<Bf16>(old, b),
+        _ => half::sum::<F16, 1>(old, b),
+    };
+    new as u16
 }
 
-word!(u16 in u32, i16, AtomicU16, add_half);
+word!(u16 in u32, i16, AtomicU16, of_halves);
 word!(u32 in u32, i32, AtomicU32, add_narrow);
 word!(u64 in u64, i64, AtomicU64, add_wide);
 

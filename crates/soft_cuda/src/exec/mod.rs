@@ -16,6 +16,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 pub(crate) mod block;
+mod boxes;
 pub(crate) mod bulk;
 mod call;
 pub(crate) mod check_access;
@@ -72,6 +73,7 @@ pub(crate) mod racecheck;
 mod read_log;
 mod reads;
 pub(crate) mod recorder;
+pub(crate) mod reduce;
 mod remote;
 pub(crate) mod round;
 pub(crate) mod schedule;

@@ -219,13 +219,16 @@ impl<'m> Reach<'m> {
     /// Whether there are bulk copies.
     pub(super) fn has_bulk_copies(&self) -> bool {
         let mut all = self.functions.iter().flat_map(|function| instructions(function));
-        all.any(|inst| inst.opcode.starts_with("cp.async.bulk."))
+        all.any(|inst| {
+            let copies = ["cp.async.bulk.", "cp.reduce.async.bulk."];
+            copies.iter().any(|of| inst.opcode.starts_with(of))
+        })
     }
 
     /// Whether there are asynchronous copies of any kind.
     pub(super) fn has_copies(&self) -> bool {
         let mut all = self.functions.iter().flat_map(|function| instructions(function));
-        all.any(|inst| inst.opcode.starts_with("cp.async."))
+        self.has_bulk_copies() || all.any(|inst| inst.opcode.starts_with("cp.async."))
     }
 
     /// Shared variables declared in functions, in the order of the text.

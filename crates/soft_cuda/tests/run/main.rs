@@ -20,6 +20,7 @@ mod memory;
 mod operations;
 mod passing;
 mod pipeline;
+mod reduce;
 mod straight;
 mod subword;
 mod tensor;
