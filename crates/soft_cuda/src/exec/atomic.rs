@@ -7,78 +7,9 @@ use super::float::Float;
 use super::half::{self, Bf16, F16};
 use super::machine::NO_SLOT;
 use super::op::{Cx, Handler, Op};
-use super::subword::resolve_lanes;
+use super::rmw::{RMWS, Rmw};
+use super::subword::resolve_words;
 use crate::fault::Access;
-
-/// What an atomic does with the old value and its operands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rmw {
-    Add,
-    Min,
-    Max,
-    MinSigned,
-    MaxSigned,
-    Inc,
-    Dec,
-    And,
-    Or,
-    Xor,
-    Exchange,
-    CompareExchange,
-    AddFloat,
-    AddF16,
-    AddBf16,
-    AddF16x2,
-    AddBf16x2,
-    MinF16,
-    MaxF16,
-    MinBf16,
-    MaxBf16,
-}
-
-/// All of [`Rmw`], in the order of the numbers that operations carry.
-pub(crate) const RMWS: [Rmw; 21] = [
-    Rmw::Add,
-    Rmw::Min,
-    Rmw::Max,
-    Rmw::MinSigned,
-    Rmw::MaxSigned,
-    Rmw::Inc,
-    Rmw::Dec,
-    Rmw::And,
-    Rmw::Or,
-    Rmw::Xor,
-    Rmw::Exchange,
-    Rmw::CompareExchange,
-    Rmw::AddFloat,
-    Rmw::AddF16,
-    Rmw::AddBf16,
-    Rmw::AddF16x2,
-    Rmw::AddBf16x2,
-    Rmw::MinF16,
-    Rmw::MaxF16,
-    Rmw::MinBf16,
-    Rmw::MaxBf16,
-];
-
-impl Rmw {
-    /// Whether it can leave some bytes of a word as they are.
-    pub(crate) fn keeps_bytes(self) -> bool {
-        matches!(self, Rmw::And | Rmw::Or | Rmw::Xor | Rmw::CompareExchange)
-    }
-
-    /// The bytes, as a mask, that it may change with these operands, of a word of `bytes` bytes.
-    #[inline(always)]
-    pub(crate) fn changes(self, bytes: u32, [b, c]: [u32; 2]) -> u32 {
-        let changed = match self {
-            Rmw::And => !b,
-            Rmw::Or | Rmw::Xor => b,
-            Rmw::CompareExchange => b ^ c,
-            _ => u32::MAX,
-        };
-        (0..bytes).filter(|byte| changed >> (8 * byte) & 0xff != 0).map(|byte| 1 << byte).sum()
-    }
-}
 
 /// A word that atomics work on.
 pub(crate) trait Word: Copy + PartialEq + 'static {
@@ -203,7 +134,7 @@ unsafe impl<T: Word> Handler for Atomic<T> {
                 let operand = |slot| *cx.slot::<u32>(slot).add(lane);
                 1 << first | rmw.changes(bytes, [operand(op.b), operand(op.c)])
             };
-            let pointers = resolve_lanes(cx, op, bytes, Access::Atomic, touched);
+            let pointers = resolve_words(cx, op, bytes, Access::Atomic, touched);
             let Some(pointers) = pointers else { return true };
             for i in cx.active() {
                 let operand = |slot| T::get(*cx.slot::<T::Slot>(slot).add(i));

@@ -16,7 +16,7 @@ use super::machine::{LANES, NO_SLOT, RANK_SHIFT, SPACES, bits};
 use super::mbarrier;
 use super::op::{Cx, Handler, Op};
 use super::order::Issued;
-use super::reduce::Reduction;
+use super::rmw::Reduction;
 use crate::fault::{Access, AddressSpace, FaultKind};
 use crate::tensor::{MAP_BYTES, TensorMap};
 

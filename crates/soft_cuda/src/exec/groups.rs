@@ -5,7 +5,7 @@
 //! that nobody waits for are performed at the end, see [`super::unwaited`].
 
 use super::machine::LANES;
-use super::reduce::Reduction;
+use super::rmw::Reduction;
 use crate::tensor::TensorMap;
 
 /// The copies of one warp that nobody has waited for.

@@ -1,26 +1,9 @@
 //! Reductions by bulk copies (`cp.reduce.async.bulk`): what they do to each element.
 
-use super::atomic::{RMWS, Rmw, Word};
-
-/// The operation of a bulk reduction, and the bytes of an element.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Reduction {
-    pub rmw: Rmw,
-    /// 2, 4 or 8.
-    pub bytes: u32,
-}
+use super::atomic::Word;
+use super::rmw::Reduction;
 
 impl Reduction {
-    /// As one word that is not 0.
-    pub(crate) fn pack(self) -> u32 {
-        (self.rmw as u32) << 8 | self.bytes
-    }
-
-    /// What [`pack`](Self::pack) made a word of; `None` of 0, which stands for a plain copy.
-    pub(super) fn unpack(word: u32) -> Option<Reduction> {
-        (word != 0).then(|| Reduction { rmw: RMWS[(word >> 8) as usize], bytes: word & 0xff })
-    }
-
     /// Reduces `bytes` bytes at `from` into those at `to`, each element atomically.
     ///
     /// # Safety

@@ -6,11 +6,10 @@ use super::ir::InstKind;
 use super::ir::{Field, Terminator, V};
 use super::lowering::Lowering;
 use super::ty::{Kind, Ty};
-use crate::exec::atomic::Rmw;
 use crate::exec::check_register::SetMaxRegisters;
 use crate::exec::mbarrier::{ACTIONS, Action, FenceInit, Mbarrier};
 use crate::exec::racecheck::RaceCheck;
-use crate::exec::reduce::Reduction;
+use crate::exec::rmw::{Reduction, Rmw};
 use crate::exec::{NO_SLOT, bulk, pick, pick_compact};
 use crate::ptx::ast::{Operand, Space};
 
