@@ -67,14 +67,25 @@
 //! - Every access is checked: against the live allocations, against the
 //!   block's shared memory, and for alignment. Addresses are never reused, and
 //!   no device address is a valid host or GPU address.
-//! - A result of f32 that is NaN is `7fffffff`. `add`, `sub`, `mul`, `fma`, `div`, `rcp` and `sqrt`
-//!   of f64 give the operand that is NaN, made quiet, as an H200 does: of `add`, `sub` and `mul`
-//!   the second one if both are, of `div` the first one, of `fma` the second one, else the third.
-//!   Without such an operand, and of other operations of f64, which were not compared with a GPU,
-//!   it is `fff8000000000000`. Conversions from and to f64, from bf16 to f32 and by `.rna` keep sign
-//!   and payload, as on an H200; others give the one NaN of their type. `fma` rounds once. `.approx`
-//!   operations are computed in f64 and rounded once: within the error that
-//!   PTX promises, but not bit-equal to a GPU.
+//! - A result that is NaN has the bits of an H200, except in the rows with a star, which were not
+//!   compared with a GPU. "Quiet" means that the highest bit of the fraction is set.
+//!
+//!   | operation | NaN |
+//!   |---|---|
+//!   | any of f32 | `7fffffff` |
+//!   | f64 `add`, `sub`, `mul` | the second operand if it is NaN, else the first, quiet |
+//!   | f64 `div` | the first operand if it is NaN, else the second, quiet |
+//!   | f64 `fma` | the second operand, else the third, else the first, quiet |
+//!   | f64 `rcp`, `sqrt` | the operand, quiet |
+//!   | these without an operand that is NaN | `fff8000000000000` |
+//!   | other operations of f64 (*) | `fff8000000000000` |
+//!   | f64 `.add` of device memory: `atom`, `red`, bulk | what is added, else what was there, unchanged |
+//!   | f64 `.add` of shared memory (*) | what is added, else what was there, unchanged |
+//!   | conversions from and to f64, from bf16 to f32, by `.rna` | the operand's sign and payload |
+//!   | other conversions | the one NaN of their type |
+//!
+//! - `fma` rounds once. `.approx` operations are computed in f64 and rounded once: within the error
+//!   that PTX promises, but not bit-equal to a GPU.
 //! - Integer division by zero gives all ones, the remainder the dividend; PTX
 //!   leaves both open.
 //! - Shared and local memory start out as NaN in every block, so that reading
