@@ -409,12 +409,6 @@ impl Device {
         ended
     }
 
-    /// Gives the memory of a heap back, as after its last launch. What was allocated from it is
-    /// gone.
-    pub fn free_heap(&self, heap: &Heap) {
-        heap.release(&self.memory);
-    }
-
     /// What launches have done wrong so far: where they went on
     /// ([`Config::max_findings`]), and the faults that ended them.
     pub fn findings(&self) -> Findings {

@@ -13,8 +13,8 @@ pub(crate) struct Globals {
     memory: Arc<Memory>,
     /// Address and bytes of those that the module declares.
     variables: HashMap<String, (u64, u64)>,
-    /// Addresses of those that functions declare, by the places of their declarations on the host.
-    inner: HashMap<usize, u64>,
+    /// Addresses of those that functions declare, by the function's name and the statement.
+    inner: HashMap<String, HashMap<usize, u64>>,
 }
 
 impl Globals {
@@ -31,9 +31,11 @@ impl Globals {
             let at = globals.allocate(variable)?;
             globals.variables.insert(variable.name.clone(), at);
         }
-        for variable in module.functions.iter().flat_map(declared_in) {
-            let (address, _) = globals.allocate(variable)?;
-            globals.inner.insert(std::ptr::from_ref(variable).addr(), address);
+        for function in &module.functions {
+            for ((name, place), variable) in declared_in(function).filter(|(_, v)| in_memory(v)) {
+                let (address, _) = globals.allocate(variable)?;
+                globals.inner.entry(name.to_owned()).or_default().insert(place, address);
+            }
         }
         let known =
             |name: &str| globals.get(name).map(|(address, _)| address).or_else(|| functions(name));
@@ -42,8 +44,8 @@ impl Globals {
         }
         for function in &module.functions {
             let mut own = HashMap::new();
-            for variable in declared_in(function) {
-                let address = globals.inner(variable);
+            for (declared, variable) in declared_in(function).filter(|(_, v)| in_memory(v)) {
+                let address = globals.inner(declared);
                 own.extend(address.map(|address| (variable.name.as_str(), address)));
                 let own = |name: &str| own.get(name).copied().or_else(|| known(name));
                 globals.fill(variable, address, own)?;
@@ -58,8 +60,8 @@ impl Globals {
     }
 
     /// The address of a variable that a function declares.
-    pub(crate) fn inner(&self, variable: &Variable) -> Option<u64> {
-        self.inner.get(&std::ptr::from_ref(variable).addr()).copied()
+    pub(crate) fn inner(&self, (function, place): Declaration<'_>) -> Option<u64> {
+        self.inner.get(function)?.get(&place).copied()
     }
 
     /// Address and bytes of new memory for a variable.
@@ -115,10 +117,17 @@ fn in_memory(variable: &Variable) -> bool {
     matches!(variable.space, Space::Global | Space::Const)
 }
 
-/// The variables in device memory that a function declares.
-fn declared_in(function: &Function) -> impl Iterator<Item = &Variable> {
-    function.body.iter().flatten().filter_map(|statement| match statement {
-        Statement::Variable(variable) => Some(variable).filter(|variable| in_memory(variable)),
+/// Where a function declares a variable: the function's name, and the number of the statement in
+/// its body.
+pub(crate) type Declaration<'m> = (&'m str, usize);
+
+/// The variables that a function declares.
+pub(crate) fn declared_in(
+    function: &Function,
+) -> impl Iterator<Item = (Declaration<'_>, &Variable)> {
+    let statements = function.body.iter().flatten().enumerate();
+    statements.filter_map(|(place, statement)| match statement {
+        Statement::Variable(variable) => Some(((function.name.as_str(), place), variable)),
         _ => None,
     })
 }
@@ -126,7 +135,7 @@ fn declared_in(function: &Function) -> impl Iterator<Item = &Variable> {
 impl Drop for Globals {
     fn drop(&mut self) {
         let outer = self.variables.values().map(|(address, _)| address);
-        for &address in outer.chain(self.inner.values()) {
+        for &address in outer.chain(self.inner.values().flat_map(HashMap::values)) {
             // Someone may have freed it by its address already.
             let _ = self.memory.free("unload", address);
         }

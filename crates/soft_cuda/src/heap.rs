@@ -5,7 +5,7 @@
 //! of memory are not found.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::memory::Memory;
 
@@ -15,9 +15,9 @@ const BYTES: u64 = 8 << 20;
 /// Alignment of what `malloc` returns.
 const ALIGN: u64 = 16;
 
-/// A heap of kernels, which has its memory from the first launch on that needs it
-/// ([`LaunchOptions::heap`](crate::LaunchOptions::heap)). Whoever makes one gives the memory back
-/// with [`Device::free_heap`](crate::Device::free_heap).
+/// A heap of kernels ([`LaunchOptions::heap`](crate::LaunchOptions::heap)).
+///
+/// It has its memory from the first launch on that needs it until it is dropped.
 #[derive(Debug)]
 pub struct Heap {
     bytes: u64,
@@ -33,6 +33,8 @@ impl Default for Heap {
 
 #[derive(Debug, Default)]
 struct State {
+    /// What its memory is part of, once it has any.
+    memory: Option<Arc<Memory>>,
     /// Where it lies, or 0.
     base: u64,
     /// Where the part begins that was never used.
@@ -55,30 +57,22 @@ impl Heap {
 
     /// Whether a launch has needed it, so that it has its memory.
     pub fn is_used(&self) -> bool {
-        self.lock().base != 0
+        self.lock().memory.is_some()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Allocates the heap's memory, unless it is there. Where the device has too little memory left, there is
-    /// none, and every `malloc` fails.
-    pub(crate) fn prepare(&self, memory: &Memory) {
+    /// Allocates the heap's memory, unless it is there. If the device has too little memory left,
+    /// there is none, and every `malloc` fails.
+    pub(crate) fn prepare(&self, memory: &Arc<Memory>) {
         let mut state = self.lock();
-        if state.base == 0
+        if state.memory.is_none()
             && let Ok(base) = memory.alloc("malloc", self.bytes)
         {
+            state.memory = Some(Arc::clone(memory));
             (state.base, state.next) = (base, base);
-        }
-    }
-
-    /// Gives the memory back.
-    pub(crate) fn release(&self, memory: &Memory) {
-        let state = std::mem::take(&mut *self.lock());
-        if state.base != 0 {
-            // It came from `alloc`, and was not freed since: it cannot fail.
-            let _ = memory.free("malloc", state.base);
         }
     }
 
@@ -127,13 +121,23 @@ impl Heap {
     }
 }
 
+impl Drop for Heap {
+    fn drop(&mut self) {
+        let state = self.lock();
+        if let Some(memory) = &state.memory {
+            // It came from `alloc`, and was not freed since: it cannot fail.
+            let _ = memory.free("malloc", state.base);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn all_of_it_can_be_had_again() {
-        let (memory, heap) = (Memory::new(2 * BYTES, false), Heap::default());
+        let (memory, heap) = (Arc::new(Memory::new(2 * BYTES, false)), Heap::default());
         assert_eq!((heap.alloc(8), heap.free(0), heap.is_used()), (0, true, false));
         heap.prepare(&memory);
         heap.prepare(&memory);
@@ -150,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_heap_is_as_large_as_it_was_made_and_gives_its_memory_back() {
-        let memory = Memory::new(4 * BYTES, false);
+        let memory = Arc::new(Memory::new(4 * BYTES, false));
         for bytes in [BYTES / 4, 3 * BYTES] {
             let heap = Heap::new(bytes);
             heap.prepare(&memory);
@@ -158,14 +162,14 @@ mod tests {
             assert_eq!(heap.alloc(bytes + 1), 0);
             assert_ne!(heap.alloc(bytes), 0);
             assert_eq!(memory.info().0, 4 * BYTES - bytes);
-            heap.release(&memory);
-            assert_eq!((memory.info().0, heap.alloc(1)), (4 * BYTES, 0));
+            drop(heap);
+            assert_eq!(memory.info().0, 4 * BYTES);
         }
     }
 
     #[test]
     fn a_device_without_room_has_no_heap() {
-        let (memory, heap) = (Memory::new(BYTES / 2, false), Heap::default());
+        let (memory, heap) = (Arc::new(Memory::new(BYTES / 2, false)), Heap::default());
         heap.prepare(&memory);
         assert_eq!(heap.alloc(1), 0);
     }

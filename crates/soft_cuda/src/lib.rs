@@ -67,22 +67,35 @@
 //! - Every access is checked: against the live allocations, against the
 //!   block's shared memory, and for alignment. Addresses are never reused, and
 //!   no device address is a valid host or GPU address.
-//! - A result of f32 that is NaN is `7fffffff`. `add`, `sub`, `mul`, `fma`, `div`, `rcp` and `sqrt`
-//!   of f64 give the operand that is NaN, made quiet, as an H200 does: of `add`, `sub` and `mul`
-//!   the second one if both are, of `div` the first one, of `fma` the second one, else the third.
-//!   Without such an operand, and of other operations of f64, which were not compared with a GPU,
-//!   it is `fff8000000000000`. Conversions from and to f64, from bf16 to f32 and by `.rna` keep sign
-//!   and payload, as on an H200; others give the one NaN of their type. `fma` rounds once. `.approx`
-//!   operations are computed in f64 and rounded once: within the error that
-//!   PTX promises, but not bit-equal to a GPU.
+//! - A result that is NaN has the bits of an H200, except in the rows with a star, which were not
+//!   compared with a GPU. "Quiet" means that the highest bit of the fraction is set.
+//!
+//!   | operation | NaN |
+//!   |---|---|
+//!   | any of f32 | `7fffffff` |
+//!   | f64 `add`, `sub`, `mul` | the second operand if it is NaN, else the first, quiet |
+//!   | f64 `div` | the first operand if it is NaN, else the second, quiet |
+//!   | f64 `fma` | the second operand, else the third, else the first, quiet |
+//!   | f64 `rcp`, `sqrt` | the operand, quiet |
+//!   | these without an operand that is NaN | `fff8000000000000` |
+//!   | other operations of f64 (*) | `fff8000000000000` |
+//!   | f64 `.add` of device memory: `atom`, `red`, bulk | what is added, else what was there, unchanged |
+//!   | f64 `.add` of shared memory (*) | what is added, else what was there, unchanged |
+//!   | conversions from and to f64, from bf16 to f32, by `.rna` | the operand's sign and payload |
+//!   | other conversions | the one NaN of their type |
+//!
+//! - `fma` rounds once. `.approx` operations are computed in f64 and rounded once: within the error
+//!   that PTX promises, but not bit-equal to a GPU.
 //! - Integer division by zero gives all ones, the remainder the dividend; PTX
 //!   leaves both open.
 //! - Shared and local memory start out as NaN in every block, so that reading
 //!   them too early is seen. Device memory starts out as zeros. Registers that
 //!   were never written read as zero.
 //! - `cp.async`, and bulk copies to global memory, copy at the wait, for a group or for the mbarrier
-//!   that they arrive at: a kernel that reads the result without one reads old data, every time. Bulk copies that nobody waits for, committed or not,
-//!   copy when their cluster of blocks ends.
+//!   that they arrive at: a kernel that reads the result without one reads old data, every time.
+//!   Bulk copies that nobody waits for, committed or not, copy when their cluster of blocks ends.
+//! - Bulk reductions (`cp.reduce.async.bulk`) happen when copies would. Each element is one relaxed
+//!   atomic.
 //! - Compilers make an atomic of 8 or 16 bits from `atom.cas`, `.and`, `.or` or `.xor` of the word
 //!   around it, whose address they round down (`and.b64 a, x, -4`). Such a word may reach over the
 //!   end of an allocation, and so may that of the load in front of the `cas`. The byte at `x` must
@@ -105,8 +118,10 @@
 //!   [`Module::target`].
 //! - A tensor core gives the bits of an H200 (`exec`'s `tensor_core`), also for compute capability
 //!   8.0, where older chips keep fewer of them. `wgmma` computes at the wait, which
-//!   ends for all warps of a warpgroup at one time: a missing wait, and a tile that is overwritten too early, are seen every time. Part of a warp that executes a matrix
-//!   instruction is a fault.
+//!   ends for all warps of a warpgroup at one time: a missing wait, and a tile that is overwritten
+//!   too early, are seen every time.
+//! - At a matrix instruction, and at others that a whole warp executes, lanes that came apart wait
+//!   for each other. A lane that exits first, or goes around it, is a fault.
 //! - Lanes that diverged reconverge at the immediate post-dominator; in a loop that nothing
 //!   but exits leaves, at its header at the latest. A barrier waits for every thread that
 //!   has not exited. Lanes may wait for each other in loops, and warps of a block for

@@ -53,9 +53,6 @@ fn clear(
     let (allocations, modules) = state.clear(context);
     drop(state);
     drop(modules);
-    if let Some(removed) = &removed {
-        removed.limits.release();
-    }
     // After a fault every call fails, so that nobody can free anything.
     if removed.is_none_or(|context| context.fault.is_none()) {
         leaks::note(&allocations);

@@ -88,9 +88,34 @@ impl Limits {
     pub fn in_force(&self) -> InForce {
         InForce { stack_bytes: self.stack_bytes, heap: Arc::clone(&self.heap) }
     }
+}
 
-    /// Gives the memory of the heap back, when the context ends.
-    pub fn release(&self) {
-        the_device().free_heap(&self.heap);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use soft_cuda::{LaunchConfig, LaunchOptions};
+
+    const PTX: &str = ".version 8.0
+.target sm_80
+.address_size 64
+.extern .func (.param .b64 r) malloc (.param .b64 n);
+.visible .entry k()
+{ .reg .b64 %rd<2>; .param .b64 n; .param .b64 r; mov.b64 %rd1, 8; st.param.b64 [n], %rd1;
+  call.uni (r), malloc, (n); ret; }";
+
+    #[test]
+    fn a_launch_with_the_heap_that_a_limit_replaces_leaks_nothing() {
+        let device = the_device();
+        let kernel = device.load(PTX).unwrap().kernel("k").unwrap();
+        let (before, mut limits) = (device.memory_info().0, Limits::default());
+        // A launch on another thread has taken the heap, and has not begun.
+        let taken = limits.in_force();
+        limits.set(MALLOC_HEAP_SIZE, 1 << 20).unwrap();
+        let config = LaunchConfig { grid: [1; 3], block: [1; 3], dynamic_shared: 0 };
+        let options = LaunchOptions { heap: Some(&taken.heap), ..LaunchOptions::default() };
+        device.launch_with(&kernel, config, [1; 3], &[], options).unwrap();
+        assert_eq!(device.memory_info().0, before - taken.heap.bytes());
+        drop((taken, kernel));
+        assert_eq!(device.memory_info().0, before);
     }
 }

@@ -24,10 +24,12 @@ pub(crate) enum AccessKind {
     /// A bulk copy to device memory that nobody has waited for but until it has read its source: no
     /// thread comes after it.
     PendingCopy,
+    /// The same by a bulk reduction.
+    PendingAtomic,
 }
 
 /// All of [`AccessKind`], in the order of the numbers that operations carry.
-pub(crate) const KINDS: [AccessKind; 12] = [
+pub(crate) const KINDS: [AccessKind; 13] = [
     AccessKind::Load,
     AccessKind::StrongLoad,
     AccessKind::Store,
@@ -40,6 +42,7 @@ pub(crate) const KINDS: [AccessKind; 12] = [
     AccessKind::BlockStore,
     AccessKind::BlockAtomic,
     AccessKind::PendingCopy,
+    AccessKind::PendingAtomic,
 ];
 
 impl AccessKind {
@@ -48,13 +51,18 @@ impl AccessKind {
     }
 
     pub(crate) fn strong(self) -> bool {
-        self.of_block()
-            || matches!(self, AccessKind::StrongLoad | AccessKind::StrongStore | AccessKind::Atomic)
+        let of_all = matches!(self, AccessKind::StrongLoad | AccessKind::StrongStore);
+        of_all || self.access() == Access::Atomic || self.of_block()
     }
 
     /// Whether it is strong in its block alone.
     pub(crate) fn of_block(self) -> bool {
         matches!(self, AccessKind::BlockLoad | AccessKind::BlockStore | AccessKind::BlockAtomic)
+    }
+
+    /// Whether no thread comes after it.
+    pub(crate) fn pending(self) -> bool {
+        matches!(self, AccessKind::PendingCopy | AccessKind::PendingAtomic)
     }
 
     pub(crate) fn writes(self) -> bool {
@@ -73,7 +81,9 @@ impl AccessKind {
             | AccessKind::AsyncLoad
             | AccessKind::BlockLoad => Access::Load,
             AccessKind::Store | AccessKind::StrongStore | AccessKind::BlockStore => Access::Store,
-            AccessKind::Atomic | AccessKind::BlockAtomic => Access::Atomic,
+            AccessKind::Atomic | AccessKind::BlockAtomic | AccessKind::PendingAtomic => {
+                Access::Atomic
+            }
             AccessKind::Copy | AccessKind::PendingCopy => Access::Copy,
         }
     }

@@ -190,7 +190,7 @@ pub(super) type Pointers = [*mut u8; LANES];
 /// # Safety
 /// Slot `op.a` has lanes of the size that `wide` says.
 #[inline(always)]
-pub(super) unsafe fn together(
+unsafe fn together(
     cx: &mut Cx<'_>,
     op: &Op,
     (wide, offset): (bool, u32),
@@ -239,6 +239,25 @@ pub(super) unsafe fn resolve_lanes(
     space: AddressSpace,
     access: Access,
 ) -> Option<Pointers> {
+    let one = |cx: &Cx<'_>, lane: usize, address: u64| {
+        resolve(cx, lane as u32, address, bytes, space, access)
+    };
+    // SAFETY: by contract.
+    unsafe { resolve_each(cx, op, (wide, offset), (bytes, space), one) }
+}
+
+/// As [`resolve_lanes`], where `one` finds the memory of one lane at its address.
+///
+/// # Safety
+/// As for [`together`].
+#[inline(always)]
+pub(super) unsafe fn resolve_each(
+    cx: &mut Cx<'_>,
+    op: &Op,
+    (wide, offset): (bool, u32),
+    (bytes, space): (u32, AddressSpace),
+    one: impl Fn(&Cx<'_>, usize, u64) -> Result<*mut u8, FaultKind>,
+) -> Option<Pointers> {
     // SAFETY: by contract.
     if let Some(pointers) = unsafe { together(cx, op, (wide, offset), bytes, space) } {
         return Some(pointers);
@@ -247,7 +266,7 @@ pub(super) unsafe fn resolve_lanes(
     for lane in cx.active() {
         // SAFETY: by contract.
         let address = unsafe { address_of(cx, lane, (op.a, wide, offset)) };
-        match resolve(cx, lane as u32, address, bytes, space, access) {
+        match one(cx, lane, address) {
             Ok(host) => out[lane] = host,
             Err(kind) => {
                 cx.fail(lane as u32, kind);

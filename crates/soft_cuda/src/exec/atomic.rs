@@ -7,70 +7,9 @@ use super::float::Float;
 use super::half::{self, Bf16, F16};
 use super::machine::NO_SLOT;
 use super::op::{Cx, Handler, Op};
-use super::subword::resolve_lanes;
+use super::rmw::{RMWS, Rmw};
+use super::subword::resolve_words;
 use crate::fault::Access;
-
-/// What an atomic does with the old value and its operands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rmw {
-    Add,
-    Min,
-    Max,
-    MinSigned,
-    MaxSigned,
-    Inc,
-    Dec,
-    And,
-    Or,
-    Xor,
-    Exchange,
-    CompareExchange,
-    AddFloat,
-    AddF16,
-    AddBf16,
-    AddF16x2,
-    AddBf16x2,
-}
-
-/// All of [`Rmw`], in the order of the numbers that operations carry.
-pub(crate) const RMWS: [Rmw; 17] = [
-    Rmw::Add,
-    Rmw::Min,
-    Rmw::Max,
-    Rmw::MinSigned,
-    Rmw::MaxSigned,
-    Rmw::Inc,
-    Rmw::Dec,
-    Rmw::And,
-    Rmw::Or,
-    Rmw::Xor,
-    Rmw::Exchange,
-    Rmw::CompareExchange,
-    Rmw::AddFloat,
-    Rmw::AddF16,
-    Rmw::AddBf16,
-    Rmw::AddF16x2,
-    Rmw::AddBf16x2,
-];
-
-impl Rmw {
-    /// Whether it can leave some bytes of a word as they are.
-    pub(crate) fn keeps_bytes(self) -> bool {
-        matches!(self, Rmw::And | Rmw::Or | Rmw::Xor | Rmw::CompareExchange)
-    }
-
-    /// The bytes, as a mask, that it may change with these operands, of a word of `bytes` bytes.
-    #[inline(always)]
-    pub(crate) fn changes(self, bytes: u32, [b, c]: [u32; 2]) -> u32 {
-        let changed = match self {
-            Rmw::And => !b,
-            Rmw::Or | Rmw::Xor => b,
-            Rmw::CompareExchange => b ^ c,
-            _ => u32::MAX,
-        };
-        (0..bytes).filter(|byte| changed >> (8 * byte) & 0xff != 0).map(|byte| 1 << byte).sum()
-    }
-}
 
 /// A word that atomics work on.
 pub(crate) trait Word: Copy + PartialEq + 'static {
@@ -153,18 +92,26 @@ fn add_narrow(rmw: Rmw, old: u32, b: u32) -> u32 {
     }
 }
 
+/// The sum, or the operand that is NaN as it is, as an H200 adds in device memory.
 fn add_wide(_: Rmw, old: u64, b: u64) -> u64 {
-    (f64::from_bits(old) + f64::from_bits(b)).canonical().to_bits()
+    let nan = [b, old].into_iter().find(|&bits| f64::from_bits(bits).is_nan());
+    nan.unwrap_or_else(|| (f64::from_bits(old) + f64::from_bits(b)).canonical().to_bits())
 }
 
-fn add_half(rmw: Rmw, old: u16, b: u16) -> u16 {
-    match rmw {
-        Rmw::AddBf16 => half::sum::<Bf16, 1>(old.into(), b.into()) as u16,
-        _ => half::sum::<F16, 1>(old.into(), b.into()) as u16,
-    }
+fn of_halves(rmw: Rmw, old: u16, b: u16) -> u16 {
+    let (old, b) = (old.into(), b.into());
+    let new = match rmw {
+        Rmw::AddBf16 => half::sum::<Bf16, 1>(old, b),
+        Rmw::MinF16 => half::least::<F16>(old, b),
+        Rmw::MaxF16 => half::most::<F16>(old, b),
+        Rmw::MinBf16 => half::least::<Bf16>(old, b),
+        Rmw::MaxBf16 => half::most::<Bf16>(old, b),
+        _ => half::sum::<F16, 1>(old, b),
+    };
+    new as u16
 }
 
-word!(u16 in u32, i16, AtomicU16, add_half);
+word!(u16 in u32, i16, AtomicU16, of_halves);
 word!(u32 in u32, i32, AtomicU32, add_narrow);
 word!(u64 in u64, i64, AtomicU64, add_wide);
 
@@ -187,7 +134,7 @@ unsafe impl<T: Word> Handler for Atomic<T> {
                 let operand = |slot| *cx.slot::<u32>(slot).add(lane);
                 1 << first | rmw.changes(bytes, [operand(op.b), operand(op.c)])
             };
-            let pointers = resolve_lanes(cx, op, bytes, Access::Atomic, touched);
+            let pointers = resolve_words(cx, op, bytes, Access::Atomic, touched);
             let Some(pointers) = pointers else { return true };
             for i in cx.active() {
                 let operand = |slot| T::get(*cx.slot::<T::Slot>(slot).add(i));

@@ -1,4 +1,5 @@
-//! Bulk copies (`cp.async.bulk`) between global and shared memory, and to that of other blocks.
+//! Bulk copies (`cp.async.bulk`) between global and shared memory, and to that of other blocks, and
+//! bulk reductions (`cp.reduce.async.bulk`) from shared memory.
 //!
 //! A copy to shared memory is performed when it is issued. That nobody may look
 //! before a wait for its mbarrier is checked by [`super::order`]. A copy to
@@ -8,12 +9,14 @@
 
 use super::access::{AccessKind, Site};
 use super::address::{address_of, range};
+use super::boxes::{check_box, copy_box};
 use super::element::{self, Element};
 use super::groups::{CopyTarget, Groups, Store};
-use super::machine::{LANES, NO_SLOT, RANK_SHIFT, SHARED_BASE, SPACES, bits};
+use super::machine::{LANES, NO_SLOT, RANK_SHIFT, SPACES, bits};
 use super::mbarrier;
 use super::op::{Cx, Handler, Op};
 use super::order::Issued;
+use super::rmw::Reduction;
 use crate::fault::{Access, AddressSpace, FaultKind};
 use crate::tensor::{MAP_BYTES, TensorMap};
 
@@ -84,80 +87,10 @@ fn tensor_map(
     TensorMap::from_bytes(&bytes).ok_or(FaultKind::BadTensorMap { address, rank: None })
 }
 
-/// Copies the box of `map` at `start` to offset `at` of the cluster's shared memory, or back
-/// if `store`.
-fn copy_box(
-    cx: &Cx<'_>,
-    lane: usize,
-    map: &TensorMap,
-    start: [i32; 5],
-    at: u32,
-    store: bool,
-) -> Result<(), FaultKind> {
-    let bytes = map.element_bytes();
-    let elements = map.row_bytes() / bytes;
-    for row in map.rows(start) {
-        let inside = row.inside;
-        let host = match inside.len() as u32 * bytes {
-            0 => std::ptr::null_mut(),
-            bytes => {
-                let (space, access) = (AddressSpace::Global, Access::Copy);
-                range(cx, lane as u32, row.address, bytes, space, access)?
-            }
-        };
-        for i in 0..elements {
-            // Swizzles repeat after less than the bytes from one block to the next.
-            let to = map.swizzle().apply(SHARED_BASE + at + row.at + i * bytes) - SHARED_BASE;
-            let from = inside.contains(&i).then(|| ((i - inside.start) * bytes) as usize);
-            // SAFETY: the caller checked the box in shared memory, and a swizzle
-            // permutes the bytes of a row, which has its span's length and
-            // alignment; `range` checked the elements inside the tensor. All
-            // are aligned, since the map's addresses are.
-            unsafe {
-                let to = cx.cluster_shared.add(to as usize);
-                let from = from.map(|from| host.add(from));
-                match bytes {
-                    2 => copy_element::<u16>(to, from, store, map.fill_bits() as u16, |bits| bits),
-                    _ => {
-                        let convert = |bits| map.converted(bits);
-                        copy_element::<u32>(to, from, store, map.fill_bits(), convert);
-                    }
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Copies an element of a tensor to shared memory, as `convert` makes it, or back if `store`; there `fill` is
-/// where the tensor has none.
-///
-/// # Safety
-/// Both places are aligned and hold an element.
-#[inline(always)]
-unsafe fn copy_element<T: Element>(
-    inner: *mut u8,
-    outer: Option<*mut u8>,
-    store: bool,
-    fill: T,
-    convert: impl Fn(T) -> T,
-) {
-    let inner = inner.cast::<T>();
-    // SAFETY: by contract.
-    unsafe {
-        match (store, outer) {
-            (false, Some(outer)) => inner.write(convert(T::load_atomic(outer))),
-            (false, None) => inner.write(fill),
-            (true, Some(outer)) => T::store_atomic(outer, inner.read()),
-            (true, None) => {}
-        }
-    }
-}
-
 /// A copy to shared memory: `y` number of coordinates of a tensor copy, 0 for
 /// plain bytes, whose number is in slot `c`; `a` slot of the ranks that it goes to, as a mask, or
 /// [`NO_SLOT`]. [`Cx::extra`] from `x`: the operands destination, source or tensor map, and
-/// mbarrier, the PTX line, the slots of the coordinates.
+/// mbarrier, the PTX line, a packed [`Reduction`] or 0, the slots of the coordinates.
 pub(crate) struct Load;
 
 // SAFETY: touches only the slots named.
@@ -180,7 +113,8 @@ unsafe impl Handler for Load {
 unsafe fn load(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
     let words = &cx.extra[op.x as usize..];
     let [dst, src, barrier] = [0, 1, 2].map(|i| Operand::at(words, i));
-    let (line, slots) = (words[3 * WORDS], &words[3 * WORDS + 1..][..op.y as usize]);
+    let (line, slots) = (words[3 * WORDS], &words[3 * WORDS + 2..][..op.y as usize]);
+    let how = (line, Reduction::unpack(words[3 * WORDS + 1]));
     // SAFETY: by contract.
     let (to, from, barrier) = unsafe { (dst.of(cx, lane), src.of(cx, lane), barrier.of(cx, lane)) };
     let from = match slots.is_empty() {
@@ -193,7 +127,7 @@ unsafe fn load(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
         }
     };
     if op.a == NO_SLOT {
-        return load_to(cx, (lane, line), (to, barrier, dst.space), &from);
+        return load_to(cx, lane, how, (to, barrier, dst.space), &from);
     }
     // SAFETY: `a` has 32-bit lanes.
     let ranks = unsafe { *cx.slot::<u32>(op.a).add(lane) } & 0xffff;
@@ -205,7 +139,7 @@ unsafe fn load(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
         let there =
             |address: u64| address & ((1 << RANK_SHIFT) - 1) | (rank as u64 + 1) << RANK_SHIFT;
         let space = AddressSpace::SharedCluster;
-        load_to(cx, (lane, line), (there(to), there(barrier), space), &from)?;
+        load_to(cx, lane, how, (there(to), there(barrier), space), &from)?;
     }
     Ok(())
 }
@@ -217,23 +151,28 @@ enum Source {
     Tensor(TensorMap, [i32; 5]),
 }
 
-/// Copies to an address of shared memory, and reports to the mbarrier at another one.
+/// Copies or reduces to an address of shared memory, and reports to the mbarrier at another one.
 fn load_to(
     cx: &mut Cx<'_>,
-    (lane, line): (usize, u32),
+    lane: usize,
+    (line, reduction): (u32, Option<Reduction>),
     (to, barrier, space): (u64, u64, AddressSpace),
     from: &Source,
 ) -> Result<(), FaultKind> {
     let (index, component, phase) = mbarrier::of_copy(cx, lane, barrier, space)?;
-    let issued = Issued { warp: cx.warp, line, component, phase };
+    let issued = Issued { warp: cx.warp, line, component, phase, reduces: reduction.is_some() };
     let (thread, phase) = ((cx.warp, lane), (index, phase));
+    let kind = if reduction.is_some() { AccessKind::Atomic } else { AccessKind::Copy };
+    let site = |bytes| Site { line, kind, bytes };
     let bytes = match from {
         &Source::Bytes(from, bytes) => {
             let (at, host) = plain(cx, lane, (to, space), from, bytes)?;
             cx.order.copy(issued, at, bytes)?;
-            check_load(cx, lane, line, (at, bytes), phase)?;
+            check_load(cx, lane, site(bytes), at, phase)?;
             if from.1 == AddressSpace::Shared {
-                cx.check_other_block(to, at)?;
+                if reduction.is_none() {
+                    cx.check_other_block(to, at)?;
+                }
                 let from = cx.cluster_offset_of(host) as u32;
                 cx.order.read(cx.warp, line, from, bytes)?;
                 cx.check(lane, line, |c| c.read_bulk(thread, line, (from, bytes), Some(phase)))?;
@@ -242,14 +181,20 @@ fn load_to(
                 cx.check(lane, line, |checker| checker.global(thread, site, from.0, |_| false))?;
             }
             // SAFETY: `plain` checked both ends.
-            unsafe { element::copy(cx.cluster_shared.add(at as usize), host, bytes, bytes) };
+            unsafe {
+                let to = cx.cluster_shared.add(at as usize);
+                match reduction {
+                    Some(reduction) => reduction.apply(to, host, bytes),
+                    None => element::copy(to, host, bytes, bytes),
+                }
+            }
             bytes.into()
         }
         Source::Tensor(map, start) => {
             let bytes = map.box_bytes();
             let at = shared(cx, lane, (to, space), bytes, TENSOR_ALIGN)?;
             cx.order.copy(issued, at, bytes as u32)?;
-            check_load(cx, lane, line, (at, bytes as u32), phase)?;
+            check_load(cx, lane, site(bytes as u32), at, phase)?;
             check_box(cx, (lane, line), map, *start, AccessKind::AsyncLoad)?;
             copy_box(cx, lane, map, *start, at, false)?;
             bytes
@@ -259,19 +204,19 @@ fn load_to(
     mbarrier::copied(cx, index, bytes as i64)
 }
 
-/// Checks a copy to `place` of the cluster's shared memory, an offset and bytes, that is complete
-/// with a phase of an mbarrier.
+/// Checks a copy to offset `at` of the cluster's shared memory that is complete with a phase of an
+/// mbarrier.
 fn check_load(
     cx: &mut Cx<'_>,
     lane: usize,
-    line: u32,
-    place: (u32, u32),
+    site: Site,
+    at: u32,
     phase: (usize, u32),
 ) -> Result<(), FaultKind> {
     let thread = (cx.warp, lane);
-    let to = cx.rank_and_address(place.0);
+    let to = cx.rank_and_address(at);
     let remote = (to.0 != cx.rank).then_some(to);
-    cx.check(lane, line, |checker| checker.copy_bulk(thread, line, (place, remote), phase))
+    cx.check(lane, site.line, |checker| checker.copy_bulk(thread, site, (at, remote), phase))
 }
 
 /// Checks a copy of plain bytes. Returns the offset into the cluster's shared memory and the
@@ -348,7 +293,8 @@ unsafe impl Handler for Save {
 unsafe fn save(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
     let words = &cx.extra[op.x as usize..];
     let [dst, src] = [0, 1].map(|i| Operand::at(words, i));
-    let (line, slots) = (words[2 * WORDS], &words[2 * WORDS + 1..][..op.y as usize]);
+    let (line, slots) = (words[2 * WORDS], &words[2 * WORDS + 2..][..op.y as usize]);
+    let reduction = Reduction::unpack(words[2 * WORDS + 1]);
     // SAFETY: by contract.
     let (address, inner) = unsafe { (dst.of(cx, lane), (src.of(cx, lane), src.space)) };
     let (from, bytes, to) = if slots.is_empty() {
@@ -367,7 +313,7 @@ unsafe fn save(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
     cx.check(lane, line, |checker| checker.read_bulk(thread, line, (from, bytes), None))?;
     cx.bulk_bytes += u64::from(bytes);
     let number = cx.checker.as_ref().map_or(0, |checker| checker.known.stores_now(cx.warp));
-    cx.stores[cx.warp].push(lane, Store { from, to, line, number, performed: false });
+    cx.stores[cx.warp].push(lane, Store { from, to, reduction, line, number, performed: false });
     Ok(())
 }
 
@@ -412,7 +358,7 @@ fn wait(cx: &mut Cx<'_>, keep: u64, read: bool) -> Result<(), (usize, FaultKind)
         }
         performed = performed.and_then(|()| {
             let done = perform(cx, lane, store).and_then(|()| match read {
-                true => note(cx, lane, store, AccessKind::PendingCopy),
+                true => note(cx, lane, store, true),
                 false => Ok(()),
             });
             done.map_err(|kind| (lane, kind))
@@ -420,8 +366,8 @@ fn wait(cx: &mut Cx<'_>, keep: u64, read: bool) -> Result<(), (usize, FaultKind)
     }
     let due: Vec<_> = if read { Vec::new() } else { stores.due(lanes, Some(keep)).collect() };
     for (lane, store) in due {
-        performed = performed
-            .and_then(|()| note(cx, lane, &store, AccessKind::Copy).map_err(|kind| (lane, kind)));
+        performed =
+            performed.and_then(|()| note(cx, lane, &store, false).map_err(|kind| (lane, kind)));
     }
     if let Some(checker) = &mut cx.checker {
         for lane in bits(lanes).filter(|&lane| waited[lane] != 0) {
@@ -441,51 +387,47 @@ pub(super) fn perform(cx: &Cx<'_>, lane: usize, store: &Store) -> Result<(), Fau
         &CopyTarget::Bytes { address, bytes } => (address, bytes),
     };
     let host = range(cx, lane as u32, address, bytes, AddressSpace::Global, Access::Copy)?;
-    for i in 0..bytes as usize {
-        // SAFETY: `range` checked the destination, and `save` the source.
-        unsafe { u8::store_atomic(host.add(i), *cx.cluster_shared.add(store.from as usize + i)) };
+    // SAFETY: `range` checked the destination, and `save` the source.
+    unsafe {
+        let from = cx.cluster_shared.add(store.from as usize);
+        match store.reduction {
+            Some(reduction) => reduction.apply(host, from, bytes),
+            None => (0..bytes as usize).for_each(|i| u8::store_atomic(host.add(i), *from.add(i))),
+        }
     }
     Ok(())
 }
 
-/// Checks and notes what a store has written, on the account of its thread.
+/// Checks and notes what a store has written, on the account of its thread, or `pending`, as long as
+/// nobody has waited for it.
 pub(super) fn note(
     cx: &mut Cx<'_>,
     lane: usize,
     store: &Store,
-    kind: AccessKind,
+    pending: bool,
 ) -> Result<(), FaultKind> {
     let line = store.line;
+    let kind = match (store.reduction, pending) {
+        (None, false) => AccessKind::Copy,
+        (None, true) => AccessKind::PendingCopy,
+        (Some(_), false) => AccessKind::Atomic,
+        (Some(_), true) => AccessKind::PendingAtomic,
+    };
     match &store.to {
         CopyTarget::Tensor { map, start } => check_box(cx, (lane, line), map, *start, kind),
         &CopyTarget::Bytes { address, bytes } => {
-            let (thread, site) = ((cx.warp, lane), Site { line, kind, bytes });
-            cx.check(lane, line, |checker| checker.global(thread, site, address, |_| false))
+            let thread = (cx.warp, lane);
+            // Atomics of other sizes are no atomics of the same words.
+            let each = match store.reduction {
+                Some(Reduction { bytes: 8, .. }) => 8,
+                _ => bytes.max(1),
+            };
+            let site = Site { line, kind, bytes: each.min(bytes) };
+            cx.check(lane, line, |checker| {
+                (address..address + u64::from(bytes))
+                    .step_by(each as usize)
+                    .try_for_each(|at| checker.global(thread, site, at, |_| false))
+            })
         }
     }
-}
-
-/// Checks and notes the accesses of device memory of a copy of a box, on the account of its thread.
-fn check_box(
-    cx: &mut Cx<'_>,
-    (lane, line): (usize, u32),
-    map: &TensorMap,
-    start: [i32; 5],
-    kind: AccessKind,
-) -> Result<(), FaultKind> {
-    if !cx.checks.accesses() {
-        return Ok(());
-    }
-    for row in map.rows(start).filter(|row| !row.inside.is_empty()) {
-        let site = Site { line, kind, bytes: row.inside.len() as u32 * map.element_bytes() };
-        let (lanes, addresses) = ((cx.warp, 1 << lane), [row.address; LANES]);
-        cx.check(lane, line, |checker| {
-            let checked = match kind {
-                AccessKind::AsyncLoad => checker.global_loads(lanes, (line, site), (&addresses, 0)),
-                _ => checker.globals(lanes, site, &addresses, &|_, _| false),
-            };
-            checked.map_err(|(_, kind)| kind)
-        })?;
-    }
-    Ok(())
 }

@@ -2,11 +2,11 @@
 
 use super::access::{AccessKind, KINDS, Site};
 use super::address::address_of;
-use super::atomic::{RMWS, Rmw};
 use super::checker::Checker;
 use super::lanes::AlignedLanes;
 use super::machine::{LANES, LOCAL_WINDOW, SHARED_BASE, SHARED_WINDOW, SPACES, bits, space_of};
 use super::op::{Cx, Handler, Op};
+use super::rmw::{RMWS, Rmw};
 use super::subword;
 use crate::fault::{Access, AddressSpace, FaultKind};
 

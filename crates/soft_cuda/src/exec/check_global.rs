@@ -265,7 +265,7 @@ impl Checker<'_> {
                 if !quiet && !written.covers(offset, site.bytes.into()) {
                     break 'found Conflict::Uninitialised;
                 }
-                if site.kind.writes() && site.kind != AccessKind::PendingCopy {
+                if site.kind.writes() && !site.kind.pending() {
                     written.mark(offset, site.bytes.into());
                 }
             }

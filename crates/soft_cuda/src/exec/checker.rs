@@ -301,32 +301,31 @@ impl<'k> Checker<'k> {
         group: u64,
     ) -> Result<(), FaultKind> {
         let agent = self.known.agents.copies_of(warp * LANES + lane);
-        self.copy(Writer { warp, lane, agent, time: group as u32 + 1 }, line, offset, bytes)
+        let site = Site { line, kind: AccessKind::Copy, bytes };
+        self.copy(Writer { warp, lane, agent, time: group as u32 + 1 }, site, offset)
     }
 
-    /// A lane starts a bulk copy to shared memory, which is complete with phase `phase` of
-    /// mbarrier `index`. `remote` is the rank of the block it goes to, and the address there, if
-    /// that is another one.
+    /// A lane starts a bulk copy, or a reduction, to shared memory, which is complete with phase
+    /// `phase` of mbarrier `index`. `remote` is the rank of the block it goes to, and the address
+    /// there, if that is another one.
     pub(crate) fn copy_bulk(
         &mut self,
         (warp, lane): (usize, usize),
-        line: u32,
-        ((offset, bytes), remote): ((u32, u32), Option<(u32, u32)>),
+        site: Site,
+        (offset, remote): (u32, Option<(u32, u32)>),
         (index, phase): (usize, u32),
     ) -> Result<(), FaultKind> {
         let agent = self.known.agents.mbarrier(index);
         self.known.load = load_time(index, phase);
-        let site = Site { line, kind: AccessKind::Copy, bytes };
         self.proxied((warp, lane), site, offset, true)?;
         if let Some(place) = remote {
-            let copy = (line, AccessKind::Copy);
-            self.remote.note(place, (agent, phase), (warp, lane), copy);
+            self.remote.note(place, (agent, phase), (warp, lane), (site.line, site.kind));
         }
         if self.copied_by.len() <= index {
             self.copied_by.resize(index + 1, 0);
         }
         self.begin_copies();
-        self.copy(Writer { warp, lane, agent, time: phase }, line, offset, bytes)?;
+        self.copy(Writer { warp, lane, agent, time: phase }, site, offset)?;
         self.copied_by[index] = warp * LANES + lane;
         Ok(())
     }
@@ -336,14 +335,7 @@ impl<'k> Checker<'k> {
         self.shared.begin_copies();
     }
 
-    fn copy(
-        &mut self,
-        writer: Writer,
-        line: u32,
-        offset: u32,
-        bytes: u32,
-    ) -> Result<(), FaultKind> {
-        let site = Site { line, kind: AccessKind::Copy, bytes };
+    fn copy(&mut self, writer: Writer, site: Site, offset: u32) -> Result<(), FaultKind> {
         let result = self.shared.copy(&self.known, self.checks(), writer, site, offset);
         result.map_err(|conflict| self.shared_fault(conflict, site, offset))
     }

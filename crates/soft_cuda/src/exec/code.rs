@@ -258,6 +258,11 @@ pub(crate) enum CollectiveKind {
     Match(bool, bool),
     Redux(u32),
     Elect,
+    /// In front of an instruction that all lanes of a warp execute together: they go on as one
+    /// split. Whether lanes that went around it are an error at once.
+    Whole {
+        strict: bool,
+    },
 }
 
 /// A `mbarrier.test_wait` or `mbarrier.try_wait` instruction.

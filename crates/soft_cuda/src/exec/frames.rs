@@ -35,6 +35,11 @@ impl Activation {
         Activation { function, call, saved }
     }
 
+    /// The call, unless registers are saved while its function runs.
+    pub(super) fn keeps_nothing(&self) -> Option<(u32, u32)> {
+        self.saved.is_none().then_some((self.function, self.call))
+    }
+
     /// Gives the lanes `mask` the registers back.
     pub(super) fn restore(&self, cx: &mut Cx<'_>, code: &Code, mask: u32) {
         if let Some(saved) = &self.saved {

@@ -5,6 +5,7 @@
 //! that nobody waits for are performed at the end, see [`super::unwaited`].
 
 use super::machine::LANES;
+use super::rmw::Reduction;
 use crate::tensor::TensorMap;
 
 /// The copies of one warp that nobody has waited for.
@@ -42,6 +43,8 @@ pub(crate) struct Store {
     /// Offset into shared memory.
     pub from: u32,
     pub to: CopyTarget,
+    /// What it does with what is there, if it does not overwrite that.
+    pub reduction: Option<Reduction>,
     /// PTX line.
     pub line: u32,
     /// Number of its instruction among those of its warp.

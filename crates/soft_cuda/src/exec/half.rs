@@ -155,6 +155,16 @@ pub(crate) fn sum<T: Half, const N: u32>(a: u32, b: u32) -> u32 {
     Halves::<Add, T, N>::each([a, b, 0], 0)
 }
 
+/// The smaller of two numbers of a format.
+pub(crate) fn least<T: Half>(a: u32, b: u32) -> u32 {
+    Halves::<Min, T, 1>::each([a, b, 0], 0)
+}
+
+/// The larger of two numbers of a format.
+pub(crate) fn most<T: Half>(a: u32, b: u32) -> u32 {
+    Halves::<Max, T, 1>::each([a, b, 0], 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -100,7 +100,7 @@ fn get(cx: &Cx<'_>, collective: &Collective, lane: usize) -> u64 {
     // SAFETY: a predicate or a slot of this kernel, with lanes of this size.
     unsafe {
         match collective.kind {
-            CollectiveKind::Barrier | CollectiveKind::Elect => 0,
+            CollectiveKind::Barrier | CollectiveKind::Elect | CollectiveKind::Whole { .. } => 0,
             CollectiveKind::Vote(_) => u64::from(cx.pred(slot) >> lane & 1) ^ negated(collective),
             CollectiveKind::Match(_, true) => *cx.slot::<u64>(slot).add(lane),
             CollectiveKind::Shuffle(_) | CollectiveKind::Match(..) | CollectiveKind::Redux(_) => {
@@ -116,7 +116,7 @@ fn set(cx: &mut Cx<'_>, collective: &Collective, lane: usize, value: u64) {
     // SAFETY: a predicate or a slot of this kernel, with lanes of this size.
     unsafe {
         match collective.kind {
-            CollectiveKind::Barrier | CollectiveKind::Elect => {}
+            CollectiveKind::Barrier | CollectiveKind::Elect | CollectiveKind::Whole { .. } => {}
             CollectiveKind::Vote(_) => {
                 cx.mask = 1 << lane;
                 cx.set_pred(slot, ((value ^ negated(collective)) as u32) << lane);

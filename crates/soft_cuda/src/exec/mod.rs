@@ -16,6 +16,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 pub(crate) mod block;
+mod boxes;
 pub(crate) mod bulk;
 mod call;
 pub(crate) mod check_access;
@@ -72,7 +73,9 @@ pub(crate) mod racecheck;
 mod read_log;
 mod reads;
 pub(crate) mod recorder;
+mod reduce;
 mod remote;
+pub(crate) mod rmw;
 pub(crate) mod round;
 pub(crate) mod schedule;
 pub(crate) mod shadow;

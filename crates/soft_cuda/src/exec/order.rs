@@ -54,6 +54,7 @@ struct Copied {
     phase: u32,
     warp: u32,
     line: u32,
+    reduces: bool,
 }
 
 /// A warp's last access of a granule.
@@ -76,6 +77,8 @@ pub(crate) struct Issued {
     pub component: usize,
     /// What the component reaches when the copy is complete.
     pub phase: u32,
+    /// Whether it is a reduction: those of one place need no order.
+    pub reduces: bool,
 }
 
 /// The order of a cluster's accesses of the shared memory of its blocks.
@@ -275,7 +278,8 @@ impl Order {
         let place = (self.stride, self.block_warps);
         for granule in range.clone() {
             let other = self.copied[granule];
-            if other.phase > known.at(other.component as usize) {
+            if other.phase > known.at(other.component as usize) && !(copy.reduces && other.reduces)
+            {
                 let other = (Access::Copy, other.warp, other.line);
                 return Err(race(place, offset(granule), Access::Copy, other));
             }
@@ -295,6 +299,7 @@ impl Order {
             phase: copy.phase,
             warp: copy.warp as u32,
             line: copy.line,
+            reduces: copy.reduces,
         });
         Ok(())
     }

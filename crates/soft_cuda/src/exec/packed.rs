@@ -85,7 +85,7 @@ impl Packed {
             Access::Store if site.kind.strong() => 1,
             _ => 0,
         };
-        let time = if site.kind == AccessKind::PendingCopy { LAST_TIME } else { time };
+        let time = if site.kind.pending() { LAST_TIME } else { time };
         let mut more = 0;
         if site.kind.of_block() {
             more |= Packed::OF_BLOCK;

@@ -68,6 +68,12 @@ impl Node {
         let (pending, arrived) = (mask, 0);
         Node { reconverge, parent, pending, arrived, frame, activation: None, long: false }
     }
+
+    /// Whether lanes of both, which are calls, return to one place with the registers as they are.
+    pub(super) fn returns_like(&self, other: &Node) -> bool {
+        let call = |node: &Node| node.activation.as_ref().and_then(Activation::keeps_nothing);
+        call(self).is_some() && call(self) == call(other)
+    }
 }
 
 /// Which of the lanes that wait to reconverge go on without the others.

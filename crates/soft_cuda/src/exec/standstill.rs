@@ -4,13 +4,13 @@
 //! may need lanes that wait to reconverge: these go on past their place then, as lanes of a GPU do,
 //! and reconverge further on, come to the collective, or exit.
 
-use super::code::{Code, CollectiveKind};
+use super::code::{Code, Collective, CollectiveKind};
 use super::machine::{LANES, bits};
 use super::members::{Site, collective_at, execute, member_masks};
 use super::op::Cx;
 use super::phases::Barriers;
 use super::recorder::WarpFault;
-use super::split::{Node, Release, Split, State};
+use super::split::{Node, ROOT, Release, Split, State};
 use super::warp::Warp;
 use crate::fault::{FaultKind, Waiting};
 
@@ -86,9 +86,11 @@ impl Warp {
             // Those who come to the same instruction, and to another one of its kind.
             let (mut here, mut elsewhere) = (0, 0);
             for other in splits().filter(|other| collective_at(code, other.pc).kind == kind) {
-                match other.pc == split.pc || kind == CollectiveKind::Barrier {
-                    true => here |= other.mask,
-                    false => elsewhere |= other.mask,
+                match kind {
+                    _ if other.pc == split.pc => here |= other.mask,
+                    CollectiveKind::Barrier => here |= other.mask,
+                    CollectiveKind::Whole { .. } => {}
+                    _ => elsewhere |= other.mask,
                 }
             }
             for lane in bits(split.mask) {
@@ -106,7 +108,12 @@ impl Warp {
         let complete = waiters.complete(self.live);
         let at_it = |split: &&Split| split.state == State::Collective && split.mask & complete != 0;
         let Some(first) = self.splits.iter().find(at_it) else { return Ok(false) };
-        let kind = collective_at(code, first.pc).kind;
+        let &Collective { kind, next, .. } = collective_at(code, first.pc);
+        if let CollectiveKind::Whole { .. } = kind
+            && self.unite(next)
+        {
+            return Ok(true);
+        }
         let mut sites: Vec<Site<'_>> = Vec::new();
         // From the back, so that removing one split moves none that is still to come.
         for at in (0..self.splits.len()).rev() {
@@ -136,15 +143,55 @@ impl Warp {
         Ok(true)
     }
 
+    /// Makes one split of all lanes, which have come to one place, and lets it go on at `next`.
+    /// Fails if the lanes return from there to different places.
+    ///
+    /// Nobody is left who could wait for them where branches reconverge: only calls stay.
+    fn unite(&mut self, next: u32) -> bool {
+        let calls = self.splits.iter().map(|split| self.calls(split.node));
+        let calls: Vec<Vec<usize>> = calls.collect();
+        let same = |(&one, &other): (&usize, &usize)| {
+            let [one_call, other_call] = [one, other].map(|node| self.nodes[node].as_ref());
+            let together = one_call.zip(other_call).is_some_and(|(a, b)| a.returns_like(b));
+            one == other || together
+        };
+        let alike = |other: &Vec<usize>| {
+            other.len() == calls[0].len() && calls[0].iter().zip(other).all(same)
+        };
+        if !calls.iter().all(alike) {
+            return false;
+        }
+        let kept: Vec<Node> = calls[0].iter().filter_map(|&n| self.nodes[n].take()).collect();
+        let (mut node, frame) = (ROOT, self.splits[0].frame);
+        self.nodes.clear();
+        for call in kept.into_iter().rev() {
+            let parent = std::mem::replace(&mut node, self.nodes.len());
+            self.nodes.push(Some(Node { parent, pending: self.live, arrived: 0, ..call }));
+        }
+        self.splits.clear();
+        self.splits.push(Split::new(next, self.live, node, frame));
+        true
+    }
+
+    /// The calls that lead to a node, the last one first.
+    fn calls(&self, node: usize) -> Vec<usize> {
+        let of = |node: usize| self.nodes.get(node).and_then(Option::as_ref);
+        let all = std::iter::successors(Some(node), |&node| of(node).map(|n| n.parent));
+        all.filter(|&node| of(node).is_some_and(|n| n.activation.is_some())).collect()
+    }
+
     /// Lets lanes that wait to reconverge go on without the others. Returns whether there were any.
     ///
-    /// Whoever went around a barrier that the lanes of a warp must execute together stays: that is
-    /// an error.
+    /// Whoever went around a barrier, or another instruction, that the lanes of a warp must execute
+    /// together stays: that is an error.
     fn break_convergence(&mut self, code: &Code, cx: &Cx<'_>, release: Release) -> bool {
         let waiters = self.waiters(code, cx);
         let wanted = bits(waiters.lanes).fold(0, |wanted, lane| wanted | waiters.masks[lane]);
         let aligned = |split: &&Split| match split.state {
             State::Barrier(index) => code.barriers[index as usize].aligned,
+            State::Collective => {
+                collective_at(code, split.pc).kind == CollectiveKind::Whole { strict: true }
+            }
             _ => false,
         };
         let stuck = self.splits.iter().filter(aligned).fold(0, |all, split| all | split.mask);
@@ -181,7 +228,13 @@ impl Warp {
             let reason = match split.state {
                 State::Ready | State::Expired => "can run".into(),
                 State::Barrier(_) => "wait at the barrier".into(),
-                State::Collective => "wait for the other lanes of the warp".into(),
+                State::Collective => match collective_at(code, split.pc).kind {
+                    CollectiveKind::Whole { .. } => {
+                        "wait for the others; all 32 lanes must execute this instruction together"
+                    }
+                    _ => "wait for the other lanes of the warp",
+                }
+                .into(),
                 State::Mbarrier(barrier) => barriers.describe(barrier),
             };
             Waiting { warp, lanes: split.mask, line: line(split.pc), reason }

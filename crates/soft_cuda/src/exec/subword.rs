@@ -1,8 +1,8 @@
 //! Instructions that access only some bytes of a word.
 
-use super::address::{Pointers, address_of, range, resolve, together};
+use super::address::{Pointers, range, resolve, resolve_each};
 use super::element::Transfer;
-use super::machine::{LANES, NO_SLOT, SPACES, bits, space_of};
+use super::machine::{NO_SLOT, SPACES, bits, space_of};
 use super::op::{Cx, Handler, Op};
 use crate::fault::{Access, AddressSpace, FaultKind};
 
@@ -60,7 +60,7 @@ unsafe impl Handler for LoadWord {
         unsafe {
             let transfer = Transfer::unpack(cx.extra[op.x as usize + 4]);
             let one = |_: &Cx<'_>, _: usize, first: u32| 1 << first;
-            let Some(pointers) = resolve_lanes(cx, op, transfer.bytes, Access::Load, one) else {
+            let Some(pointers) = resolve_words(cx, op, transfer.bytes, Access::Load, one) else {
                 return true;
             };
             for i in cx.active() {
@@ -77,7 +77,7 @@ unsafe impl Handler for LoadWord {
 ///
 /// # Safety
 /// The words describe slot `op.a`.
-pub(super) unsafe fn resolve_lanes(
+pub(super) unsafe fn resolve_words(
     cx: &mut Cx<'_>,
     op: &Op,
     bytes: u32,
@@ -86,35 +86,20 @@ pub(super) unsafe fn resolve_lanes(
 ) -> Option<Pointers> {
     let [offset, space, wide, low] = std::array::from_fn(|i| cx.extra[op.x as usize + i]);
     let (space, wide) = (SPACES[space as usize], wide != 0);
-    // SAFETY: by contract.
-    if let Some(pointers) = unsafe { together(cx, op, (wide, offset), bytes, space) } {
-        return Some(pointers);
-    }
-    let mut pointers = [std::ptr::null_mut(); LANES];
-    for lane in cx.active() {
-        // SAFETY: by contract.
-        let (address, first) = unsafe {
-            let address = address_of(cx, lane, (op.a, wide, offset));
-            (address, first(cx, lane, (low, wide), bytes))
-        };
+    let one = |cx: &Cx<'_>, lane: usize, address: u64| {
         let is_local = || space_of(address) == Some(AddressSpace::Local);
-        let found = match (space, low) {
+        match (space, low) {
             (AddressSpace::Generic, _) if access == Access::Atomic && is_local() => {
                 Err(FaultKind::LocalAtomic { address })
             }
             (_, NO_SLOT) => resolve(cx, lane as u32, address, bytes, space, access),
             _ => {
-                let touched = touched(cx, lane, first);
+                // SAFETY: by contract.
+                let touched = touched(cx, lane, unsafe { first(cx, lane, (low, wide), bytes) });
                 resolve_word(cx, lane, (address, bytes), touched, (space, access))
             }
-        };
-        match found {
-            Ok(host) => pointers[lane] = host,
-            Err(kind) => {
-                cx.fail(lane as u32, kind);
-                return None;
-            }
         }
-    }
-    Some(pointers)
+    };
+    // SAFETY: by contract.
+    unsafe { resolve_each(cx, op, (wide, offset), (bytes, space), one) }
 }

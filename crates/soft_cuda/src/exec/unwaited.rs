@@ -1,7 +1,6 @@
 //! Bulk copies to device memory that nobody has waited for when their cluster ends: they complete
 //! then, committed or not. Copies to shared memory need not, since nobody can read that any more.
 
-use super::access::AccessKind;
 use super::bulk::{note, perform};
 use super::groups::Groups;
 use super::op::Cx;
@@ -17,7 +16,7 @@ pub(super) fn complete(cx: &mut Cx<'_>, warp: usize) -> Result<(), WarpFault> {
         let fault = |kind| WarpFault { lane: lane as u32, line: store.line, kind };
         if !store.performed {
             perform(cx, lane, &store).map_err(fault)?;
-            note(cx, lane, &store, AccessKind::PendingCopy).map_err(fault)?;
+            note(cx, lane, &store, true).map_err(fault)?;
             if cx.checks.sync {
                 let address = cx.rank_and_address(store.from).1.into();
                 let missing = fault(FaultKind::MissingWait { address });
@@ -26,7 +25,7 @@ pub(super) fn complete(cx: &mut Cx<'_>, warp: usize) -> Result<(), WarpFault> {
         }
         // It was checked when it was performed, and is complete now.
         cx.be_quiet(true);
-        let noted = note(cx, lane, &store, AccessKind::Copy);
+        let noted = note(cx, lane, &store, false);
         cx.be_quiet(false);
         noted.map_err(fault)?;
     }

@@ -8,7 +8,7 @@
 //! other in loops. Lanes that loop for long stop being waited for, and so do
 //! those that cannot go on before the lanes that wait for them do.
 
-use super::code::{Code, End, NO_RECONVERGENCE};
+use super::code::{Code, CollectiveKind, End, NO_RECONVERGENCE};
 use super::machine::bits;
 use super::mbarrier::{self, Waited};
 use super::members::{Site, execute, member_masks};
@@ -224,6 +224,11 @@ impl Warp {
                 }
                 End::Collective(index) => {
                     let collective = &code.collectives[index as usize];
+                    let whole = matches!(collective.kind, CollectiveKind::Whole { .. });
+                    if whole && mask == self.live {
+                        pc = collective.next;
+                        continue;
+                    }
                     let masks = member_masks(cx, collective);
                     if bits(mask).any(|lane| masks[lane] & self.live & !mask != 0) {
                         let split = &mut self.splits[at];

@@ -167,7 +167,8 @@ impl Shadow {
         offset: u32,
     ) -> Result<(), Conflict> {
         let words = self.words(offset, site.bytes);
-        if offset.is_multiple_of(1 << self.shift)
+        if site.kind == AccessKind::Copy
+            && offset.is_multiple_of(1 << self.shift)
             && site.bytes.is_multiple_of(1 << self.shift)
             && self.may_write(known, checks, (writer.warp, true), words.clone())
         {

@@ -7,8 +7,9 @@ use super::ir::Field;
 use super::lowering::Lowering;
 use super::ty::{Kind, Ty};
 use crate::exec::access::{AccessKind, Side};
-use crate::exec::atomic::{Atomic, RMWS, Rmw};
+use crate::exec::atomic::Atomic;
 use crate::exec::check_access::Extent;
+use crate::exec::rmw::{RMWS, Rmw};
 use crate::exec::{NO_SLOT, pick_compact};
 use crate::ptx::ast::Space;
 

@@ -4,18 +4,19 @@ use super::context::{Context, Result};
 use super::ir::B;
 use super::lowering::Lowering;
 use super::scopes::Binding;
-use super::subword::Words;
 use super::ty::Ty;
+use super::words::Words;
 use crate::error::LoadError;
-use crate::ptx::ast::{Instruction, Space, Statement};
+use crate::ptx::ast::{Function, Instruction, Space, Statement};
 
 impl<'m> Lowering<'m> {
-    /// Lowers the statements of a function body; `exit` is where `ret` goes.
-    pub(super) fn body(&mut self, statements: &'m [Statement], exit: B) -> Result<()> {
+    /// Lowers the statements of a function's body; `exit` is where `ret` goes.
+    pub(super) fn body(&mut self, function: &'m Function, exit: B) -> Result<()> {
+        let statements = function.body.as_deref().unwrap_or_default();
         self.words = Words::of(statements);
         let mut labels = labels(statements).into_iter();
         self.declare_labels(labels.next())?;
-        for statement in statements {
+        for (place, statement) in statements.iter().enumerate() {
             match statement {
                 Statement::Open => {
                     self.scopes.push();
@@ -39,8 +40,9 @@ impl<'m> Lowering<'m> {
                         self.declare(&variable.name, binding, variable.line)?;
                     }
                     space => {
-                        let shared = self.shared.get(&std::ptr::from_ref(variable)).copied();
-                        let address = shared.or_else(|| self.index.inner_address(variable));
+                        let declared = (function.name.as_str(), place);
+                        let shared = self.shared.get(&declared).copied();
+                        let address = shared.or_else(|| self.index.inner_address(declared));
                         let Some(address) = address else {
                             let (line, name) = (variable.line, variable.name.clone());
                             return Err(LoadError::Undeclared { line, name });

@@ -9,6 +9,7 @@ use super::ty::{Kind, Ty};
 use crate::exec::check_register::SetMaxRegisters;
 use crate::exec::mbarrier::{ACTIONS, Action, FenceInit, Mbarrier};
 use crate::exec::racecheck::RaceCheck;
+use crate::exec::rmw::{Reduction, Rmw};
 use crate::exec::{NO_SLOT, bulk, pick, pick_compact};
 use crate::ptx::ast::{Operand, Space};
 
@@ -42,6 +43,7 @@ impl Lowering<'_> {
             _ => return Err(at.bad_operands("it takes a multiple of 8 from 24 to 256")),
         }
         if self.checks.sync {
+            self.converge(at, false);
             let mut fields = [Field::Raw(0); 6];
             fields[4] = Field::Raw(at.inst.line);
             let run = pick_compact::<SetMaxRegisters>();
@@ -179,7 +181,10 @@ impl Lowering<'_> {
             return Ok(());
         }
         let is_prefetch = at.take("prefetch");
-        let tensor = at.take("tensor");
+        let (reduces, tensor) = (at.take("reduce"), at.take("tensor"));
+        if reduces && tensor {
+            return Err(at.unsupported("only reductions of plain bytes are available"));
+        }
         let rank = if tensor {
             at.take("tile");
             match at.take_one(&RANKS) {
@@ -204,6 +209,10 @@ impl Lowering<'_> {
         at.take_all(|m| ["global", "shared::cta", "shared::cluster"].contains(&m));
         let policy = at.take("L2::cache_hint");
         let multicast = at.take("multicast::cluster");
+        let reduction = match reduces {
+            true => Some(bulk_reduction(at, spaces.first() == Some(&"global"))?),
+            false => None,
+        };
         let operands = match (policy, at.inst.operands.as_slice()) {
             (true, [operands @ .., policy]) => {
                 self.src(at, policy, Ty::B64)?;
@@ -213,7 +222,7 @@ impl Lowering<'_> {
         };
         match *spaces {
             ["shared::cta" | "shared::cluster", "global"] | ["shared::cluster", "shared::cta"]
-                if at.take(COMPLETE_TX) =>
+                if !(reduces && spaces[1] == "global") && at.take(COMPLETE_TX) =>
             {
                 let cluster = spaces[0] == "shared::cluster";
                 let shared = Some(if cluster { Space::SharedCluster } else { Space::Shared });
@@ -239,7 +248,8 @@ impl Lowering<'_> {
                     _ => (self.address(at, src, Some(Space::Shared))?, Vec::new()),
                 };
                 let barrier = self.address(at, barrier, shared)?;
-                self.bulk_copy(at, &[dst, src, barrier], (bytes, ranks), &start)
+                let how = (bytes, ranks, reduction);
+                self.bulk_copy(at, &[dst, src, barrier], how, &start)
             }
             ["global", "shared::cta"] if at.take("bulk_group") => {
                 let (dst, src, bytes) = match (tensor, operands) {
@@ -249,10 +259,13 @@ impl Lowering<'_> {
                 };
                 let (dst, start) = self.outer(at, dst, rank)?;
                 let src = self.address(at, src, Some(Space::Shared))?;
-                self.bulk_copy(at, &[dst, src], (bytes, raw(NO_SLOT)), &start)
+                // Blocks may spin on what others add up.
+                self.communicates |= reduces;
+                let how = (bytes, raw(NO_SLOT), reduction);
+                self.bulk_copy(at, &[dst, src], how, &start)
             }
             _ => Err(at.unsupported(&format!(
-                "only copies from `.global` to shared memory and from `.shared::cta` to `.shared::cluster` with `.{COMPLETE_TX}`, and from `.shared::cta` to `.global` with `.bulk_group`, are available"
+                "only copies from `.global` to shared memory, copies and reductions from `.shared::cta` to `.shared::cluster` with `.{COMPLETE_TX}`, and both from `.shared::cta` to `.global` with `.bulk_group`, are available"
             ))),
         }
     }
@@ -284,7 +297,7 @@ impl Lowering<'_> {
         &mut self,
         at: &Context<'_>,
         places: &[Address],
-        (bytes, ranks): (Option<&Operand>, Field),
+        (bytes, ranks, reduction): (Option<&Operand>, Field, Option<Reduction>),
         start: &[V],
     ) -> Result<()> {
         let raw = Field::Raw;
@@ -298,6 +311,7 @@ impl Lowering<'_> {
         };
         let mut extra: Vec<Field> = places.iter().flat_map(|place| self.place(place)).collect();
         extra.push(raw(at.inst.line));
+        extra.push(raw(reduction.map_or(0, Reduction::pack)));
         extra.extend(start.iter().map(|&v| Field::Use(v)));
         let fields = [raw(0), ranks, raw(0), bytes, raw(0), raw(start.len() as u32)];
         self.emit_extra(at, run, fields, extra);
@@ -323,6 +337,55 @@ impl Lowering<'_> {
         let run = pick::<RaceCheck>(self.path);
         self.emit(at, run, fields).kind = InstKind::Check;
     }
+}
+
+/// Claims the operation and the type of a reduction, to device memory if `outer`, or else to shared
+/// memory.
+fn bulk_reduction(at: &mut Context<'_>, outer: bool) -> Result<Reduction> {
+    // Operations, the types they have in device memory, and how many of these in shared memory.
+    const OPERATIONS: [(&[&str], &[&str], usize); 4] = [
+        (&["add"], &["u32", "s32", "u64", "f32", "f64", "f16", "bf16"], 3),
+        (&["min", "max"], &["u32", "s32", "u64", "s64", "f16", "bf16"], 2),
+        (&["inc", "dec"], &["u32"], 1),
+        (&["and", "or", "xor"], &["b32", "b64"], 1),
+    ];
+    let noftz = at.take("noftz");
+    let name = at.mods.pop().unwrap_or_default();
+    let found = OPERATIONS.iter().find_map(|&(operations, types, shared)| {
+        let operation = at.take_one(operations).map(|which| operations[which])?;
+        let types = if outer { types } else { &types[..shared] };
+        types.contains(&name).then_some(operation)
+    });
+    let Some(operation) = found else {
+        return Err(at.unsupported("its operation is not available for its type and destination"));
+    };
+    let half = ["f16", "bf16"].contains(&name);
+    if noftz != (half && operation == "add") {
+        return Err(
+            at.unsupported("`.noftz` belongs to `.add` of `.f16` and `.bf16`, and only there")
+        );
+    }
+    let rmw = match (operation, name) {
+        ("add", "f32" | "f64") => Rmw::AddFloat,
+        ("add", "f16") => Rmw::AddF16,
+        ("add", "bf16") => Rmw::AddBf16,
+        ("add", _) => Rmw::Add,
+        ("min", "f16") => Rmw::MinF16,
+        ("min", "bf16") => Rmw::MinBf16,
+        ("min", "s32" | "s64") => Rmw::MinSigned,
+        ("min", _) => Rmw::Min,
+        ("max", "f16") => Rmw::MaxF16,
+        ("max", "bf16") => Rmw::MaxBf16,
+        ("max", "s32" | "s64") => Rmw::MaxSigned,
+        ("max", _) => Rmw::Max,
+        ("inc", _) => Rmw::Inc,
+        ("dec", _) => Rmw::Dec,
+        ("and", _) => Rmw::And,
+        ("or", _) => Rmw::Or,
+        _ => Rmw::Xor,
+    };
+    let bits = Ty::parse(name).map_or(32, |ty| ty.bits);
+    Ok(Reduction { rmw, bytes: bits / 8 })
 }
 
 /// What a modifier is called before its first `::`.

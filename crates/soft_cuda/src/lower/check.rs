@@ -13,7 +13,7 @@ use crate::ptx::ast::Space;
 
 /// What is checked of an access: its kind, the bytes of one element, and how many there are. `values`
 /// are what a store writes, or the operands of an atomic with an `extent`; `wide` says whether they
-/// have 64 bits. `low` is what the address was rounded down by (see [`super::subword`]).
+/// have 64 bits. `low` is what the address was rounded down by (see [`super::words`]).
 pub(super) struct Accessed<'a> {
     pub kind: AccessKind,
     pub element: u32,

@@ -40,9 +40,9 @@ impl<'m> Lowering<'m> {
                 | "pmevent"
                 | "brx"
         );
-        let waits = base == "mbarrier" && at.mods.iter().any(|m| m.ends_with("_wait"))
-            || base == "wgmma" && at.mods.contains(&"wait_group");
-        if !is_control && !waits {
+        let waits = base == "mbarrier" && at.mods.iter().any(|m| m.ends_with("_wait"));
+        let whole = !is_control && at.mods.contains(&"aligned");
+        if !is_control && !waits && !whole {
             return Ok(false);
         }
         let line = at.inst.line;
@@ -60,6 +60,7 @@ impl<'m> Lowering<'m> {
             self.current = taken;
             next
         });
+        let mut known = true;
         match base {
             "ret" => {
                 at.take("uni");
@@ -80,7 +81,6 @@ impl<'m> Lowering<'m> {
                 self.src(at, time, ty)?;
             }
             "mbarrier" => self.mbarrier_wait(at)?,
-            "wgmma" => self.wgmma(at)?,
             "setmaxnreg" => self.setmaxnreg(at)?,
             // A grid does not start before the one in front of it has ended.
             "griddepcontrol" => {
@@ -91,12 +91,32 @@ impl<'m> Lowering<'m> {
                 }
             }
             "brx" => self.brx(at)?,
+            _ if whole => {
+                self.converge(at, true);
+                known = self.matrix(base, at)?;
+            }
             _ => return Err(at.unsupported("debugging instructions are not available")),
         }
         if let Some(next) = next {
             self.start(next, line);
         }
-        Ok(true)
+        Ok(known)
+    }
+
+    /// Has the lanes of a warp wait for each other in front of an instruction that all of them
+    /// execute together. They stay together until the block ends.
+    pub(super) fn converge(&mut self, at: &Context<'_>, strict: bool) {
+        if self.together == Some(self.current) {
+            return;
+        }
+        let members = self.narrow(u32::MAX);
+        let inst = self.collective_inst(at, pick_compact::<SyncWarp>(), [Field::Raw(0); 6]);
+        let next = self.new_block();
+        let kind = CollectiveKind::Whole { strict };
+        let line = inst.line;
+        self.finish(Terminator::Collective { inst, members, kind, next }, line, false);
+        self.current = next;
+        self.together = Some(next);
     }
 
     fn bra(&mut self, at: &mut Context<'_>) -> Result<()> {

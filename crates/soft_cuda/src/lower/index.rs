@@ -4,16 +4,18 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::context::Result;
 use super::scopes::{Binding, Scopes};
-use super::shared::RESERVED_SHARED;
 use super::ty::Ty;
 use crate::error::LoadError;
-use crate::globals::Globals;
+use crate::globals::{Declaration, Globals, declared_in};
 use crate::ptx::ast::{Function, Init, Instruction, Module, Operand, Space, Statement, Variable};
 
 /// The address of the first function of a module, and how far it is to the next. They are no
 /// addresses of any memory.
 const FUNCTION_BASE: u64 = 0x0054_0000_0000_0000;
 const FUNCTION_STEP: u64 = 16;
+
+/// How the special registers begin that say where the memory lies that is reserved for the system.
+pub(super) const RESERVED_SHARED: &str = "%reserved_smem_offset_";
 
 /// The names of a module's variables and functions.
 #[derive(Debug)]
@@ -86,8 +88,8 @@ impl<'m> Index<'m> {
     }
 
     /// The address of a global or constant variable that a function declares.
-    pub(super) fn inner_address(&self, variable: &Variable) -> Option<u64> {
-        self.globals.inner(variable)
+    pub(super) fn inner_address(&self, declared: Declaration<'_>) -> Option<u64> {
+        self.globals.inner(declared)
     }
 
     /// The function of this name, with its body if it has one.
@@ -219,22 +221,22 @@ impl<'m> Reach<'m> {
     /// Whether there are bulk copies.
     pub(super) fn has_bulk_copies(&self) -> bool {
         let mut all = self.functions.iter().flat_map(|function| instructions(function));
-        all.any(|inst| inst.opcode.starts_with("cp.async.bulk."))
+        all.any(|inst| {
+            let copies = ["cp.async.bulk.", "cp.reduce.async.bulk."];
+            copies.iter().any(|of| inst.opcode.starts_with(of))
+        })
     }
 
     /// Whether there are asynchronous copies of any kind.
     pub(super) fn has_copies(&self) -> bool {
         let mut all = self.functions.iter().flat_map(|function| instructions(function));
-        all.any(|inst| inst.opcode.starts_with("cp.async."))
+        self.has_bulk_copies() || all.any(|inst| inst.opcode.starts_with("cp.async."))
     }
 
     /// Shared variables declared in functions, in the order of the text.
-    pub(super) fn inner_shared(&self) -> impl Iterator<Item = &'m Variable> {
-        let all = self.functions.iter().flat_map(|function| function.body.iter().flatten());
-        all.filter_map(|statement| match statement {
-            Statement::Variable(variable) if variable.space == Space::Shared => Some(variable),
-            _ => None,
-        })
+    pub(super) fn inner_shared(&self) -> impl Iterator<Item = (Declaration<'m>, &'m Variable)> {
+        let all = self.functions.iter().flat_map(|&function| declared_in(function));
+        all.filter(|(_, variable)| variable.space == Space::Shared)
     }
 }
 

@@ -7,12 +7,13 @@ use super::index::Index;
 use super::ir::{B, Block, Class, Field, Fixed, Inst, InstKind, Ir, Register, Terminator, V};
 use super::scopes::{Binding, Scopes};
 use super::shared::Shared;
-use super::subword::Words;
 use super::ty::Ty;
+use super::words::Words;
 use crate::checks::Checks;
 use crate::error::LoadError;
 use crate::exec::facts::Granule;
 use crate::exec::{OpFn, Path};
+use crate::globals::Declaration;
 use crate::ptx::ast::{Module, Variable};
 
 /// A block under construction.
@@ -31,11 +32,13 @@ pub(super) struct Lowering<'m> {
     pub(super) fixed: HashMap<(Class, Fixed), V>,
     pub(super) blocks: Vec<Open>,
     pub(super) current: B,
+    /// The block, if any, at whose beginning all lanes of a warp are together.
+    pub(super) together: Option<B>,
     pub(super) scopes: Scopes<'m>,
     /// Registers of ranges, by the range's number and their own.
     pub(super) members: HashMap<(u32, u32), V>,
     /// Addresses of the shared variables that functions declare.
-    pub(super) shared: &'m HashMap<*const Variable, u64>,
+    pub(super) shared: &'m HashMap<Declaration<'m>, u64>,
     /// Bytes of local memory so far, and the largest alignment in it.
     pub(super) local: u64,
     pub(super) local_align: u64,
@@ -81,6 +84,7 @@ impl<'m> Lowering<'m> {
             fixed: HashMap::new(),
             blocks: vec![Open::default()],
             current: 0,
+            together: None,
             scopes: Scopes::new(),
             members: HashMap::new(),
             shared: &shared.inner,

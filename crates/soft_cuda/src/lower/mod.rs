@@ -38,6 +38,7 @@ mod subword;
 mod tiles;
 mod ty;
 mod wgmma;
+mod words;
 
 use self::encode::{Body, Encoder};
 pub(crate) use self::index::{Index, Names};
@@ -145,7 +146,7 @@ fn body_of<'m>(
     lowering.scopes.push();
     lowering.registers_of(function, true)?;
     let exit = lowering.new_block();
-    lowering.body(function.body.as_deref().unwrap_or_default(), exit)?;
+    lowering.body(function, exit)?;
     lowering.finish(Terminator::Goto(exit), function.line, false);
     lowering.current = exit;
     lowering.registers_of(function, false)?;

@@ -1,10 +1,11 @@
 //! What an operand refers to.
 
 use super::context::{Context, Result};
+use super::index::RESERVED_SHARED;
 use super::ir::{Class, Field, Fixed, InstKind, V};
 use super::lowering::Lowering;
 use super::scopes::Binding;
-use super::shared::{RESERVED_SHARED, RESERVED_USABLE};
+use super::shared::RESERVED_USABLE;
 use super::ty::{Kind, Ty};
 use crate::error::LoadError;
 use crate::exec::code::Special;

@@ -8,6 +8,7 @@ use crate::checks::Checks;
 use crate::error::LoadError;
 use crate::exec::facts::SharedVariable;
 use crate::exec::machine::{RESERVED_BYTES, SHARED_BASE};
+use crate::globals::Declaration;
 use crate::ptx::ast::Variable;
 
 /// The shared variables that a kernel uses: static ones first, then the dynamic part.
@@ -15,7 +16,7 @@ pub(super) struct Shared<'m> {
     /// Those of the module, and their addresses.
     pub outer: Vec<(&'m Variable, u64)>,
     /// Addresses of those that functions declare.
-    pub inner: HashMap<*const Variable, u64>,
+    pub inner: HashMap<Declaration<'m>, u64>,
     /// Bytes of the static ones.
     pub bytes: u32,
     /// Bytes in front of them and between them, which the kernel does not ask for.
@@ -26,8 +27,6 @@ pub(super) struct Shared<'m> {
     pub variables: Vec<SharedVariable>,
 }
 
-/// How the special registers begin that say where the memory lies that is reserved for the system.
-pub(super) const RESERVED_SHARED: &str = "%reserved_smem_offset_";
 /// Bytes of it that the system's code, such as cooperative groups, may use: as an H200 says.
 pub(super) const RESERVED_USABLE: u32 = 288;
 
@@ -36,9 +35,9 @@ const ROOM: u64 = 256;
 
 impl<'m> Shared<'m> {
     pub(super) fn place(reach: &Reach<'m>, checks: Checks) -> Result<Shared<'m>> {
-        let outer = reach.shared.iter().map(|&variable| (variable, true));
-        let inner = reach.inner_shared().map(|variable| (variable, false));
-        let all: Vec<(&'m Variable, bool)> = outer.chain(inner).collect();
+        let outer = reach.shared.iter().map(|&variable| (variable, None));
+        let inner = reach.inner_shared().map(|(declared, variable)| (variable, Some(declared)));
+        let all: Vec<(&'m Variable, Option<Declaration<'m>>)> = outer.chain(inner).collect();
         let mut shared = Shared {
             outer: Vec::new(),
             inner: HashMap::new(),
@@ -59,7 +58,7 @@ impl<'m> Shared<'m> {
             padded = RESERVED_BYTES.into();
         }
         let room = if checks.memory { ROOM } else { 0 };
-        for &(variable, outer) in all.iter().filter(|(v, _)| v.count.is_some()) {
+        for &(variable, declared) in all.iter().filter(|(v, _)| v.count.is_some()) {
             let at = padded.next_multiple_of(variable.align);
             let size = variable.element.saturating_mul(variable.count.unwrap_or(0));
             bytes = bytes.next_multiple_of(variable.align).saturating_add(size);
@@ -71,7 +70,7 @@ impl<'m> Shared<'m> {
                     help: "the kernel's shared variables exceed any device's memory".to_owned(),
                 });
             }
-            shared.add(variable, outer, (at, size));
+            shared.add(variable, declared, (at, size));
         }
         shared.bytes = bytes as u32;
         let open = || all.iter().filter(|(v, _)| v.count.is_none());
@@ -79,8 +78,8 @@ impl<'m> Shared<'m> {
             let align = align.min(u64::from(SHARED_BASE));
             shared.dynamic = Some(bytes.next_multiple_of(align) as u32);
             padded = padded.next_multiple_of(align);
-            for &(variable, outer) in open() {
-                shared.add(variable, outer, (padded, u64::from(u32::MAX) - padded));
+            for &(variable, declared) in open() {
+                shared.add(variable, declared, (padded, u64::from(u32::MAX) - padded));
             }
         }
         let start = shared.dynamic.unwrap_or(shared.bytes);
@@ -88,15 +87,20 @@ impl<'m> Shared<'m> {
         Ok(shared)
     }
 
-    /// Places a variable at byte `at`, with `size` bytes.
-    fn add(&mut self, variable: &'m Variable, outer: bool, (at, size): (u64, u64)) {
+    /// Places a variable, which a function has `declared` or else the module, at byte `at`, with
+    /// `size` bytes.
+    fn add(
+        &mut self,
+        variable: &'m Variable,
+        declared: Option<Declaration<'m>>,
+        (at, size): (u64, u64),
+    ) {
         let (name, bytes) = (variable.name.clone(), size as u32);
         self.variables.push(SharedVariable { name, at: at as u32, bytes });
         let address = u64::from(SHARED_BASE) + at;
-        if outer {
-            self.outer.push((variable, address));
-        } else {
-            self.inner.insert(variable, address);
+        match declared {
+            None => self.outer.push((variable, address)),
+            Some(declared) => _ = self.inner.insert(declared, address),
         }
     }
 }

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::{
-    Twin, bulk, clusters, dependent, device_memory, idioms, memory, module, races, registers,
-    subword, sync, tensor, words,
+    Twin, bulk, clusters, dependent, device_memory, idioms, memory, module, races, reductions,
+    registers, subword, sync, tensor, words,
 };
 
 /// All of them, with the checks that find each.
@@ -27,6 +27,8 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static Twin)> {
         .chain(of("all", &bulk::SOURCES))
         .chain(of("sync", &bulk::EXITS))
         .chain(of("all", &subword::TWINS))
+        .chain(of("all", &reductions::TWINS))
+        .chain(of("sync", &reductions::EXITS))
 }
 
 /// Writes each to `$TWINS`, as `NN-bug.ptx` and `NN-fix.ptx`, and a list of them, `twins.csv`: number,

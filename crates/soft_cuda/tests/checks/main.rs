@@ -9,6 +9,7 @@ mod findings;
 mod idioms;
 mod memory;
 mod races;
+mod reductions;
 mod registers;
 mod settings;
 mod subword;

@@ -9,9 +9,11 @@ use std::path::Path;
 use pattern::{Choice, expanded, grouped};
 use soft_cuda::{Config, Device, KernelError, LoadError};
 
-/// The forms of the ISA. `# ` begins a section, `= ` what an item of the list is called. In the
-/// other lines, `<a|b>` stands for a form with each; operands are explained at [`operands`]. `@ `
-/// in front stands for a directive of a kernel, `! ` for one of a module.
+/// The forms of the ISA.
+///
+/// `# ` begins a section, and `= ` an item of the list. In the other lines, `<a|b>` stands for a form
+/// with each; [`operands`] explains the operands. A line that begins with `@ ` is a directive of a
+/// kernel, and one that begins with `! ` is a directive of a module.
 const ISA: [&str; 2] = [include_str!("instructions.txt"), include_str!("others.txt")];
 
 /// Registers by the first letter of their names, and their types.
@@ -149,7 +151,9 @@ fn missing() -> String {
         let refused = forms.into_iter().filter(|(form, _)| !is_known(&device, form));
         let refused: Vec<Choice> = refused.map(|(_, choice)| choice).collect();
         unknown += refused.len();
-        let forms = grouped(line, &refused).into_iter().map(|form| format!("`{form}`"));
+        // The item says already whose directive it is.
+        let plain = ["@ ", "! "].iter().find_map(|mark| line.strip_prefix(mark)).unwrap_or(line);
+        let forms = grouped(plain, &refused).into_iter().map(|form| format!("`{form}`"));
         items.last_mut().expect("an item comes first").missing.extend(forms);
     }
     let sections: String = sections.iter().map(|(name, items)| section(name, items)).collect();

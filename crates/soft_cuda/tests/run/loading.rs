@@ -70,8 +70,17 @@ fn what_the_device_leaves_out_is_refused_by_name() {
             "cluster",
         ),
         (
-            "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%rd2], [%r3], 16;",
-            ".reduce",
+            "cp.reduce.async.bulk.global.shared::cta.bulk_group.and.u32 [%rd2], [%r3], 16;",
+            "its operation is not available",
+        ),
+        ("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f16 [%rd2], [%r3], 16;", ".noftz"),
+        (
+            "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.min.u64 [%r2], [%r3], 16, [%r4];",
+            "its operation is not available",
+        ),
+        (
+            "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%rd2, {%r3, %r4}], [%r5];",
+            "only reductions of plain bytes",
         ),
         ("cp.async.bulk.prefetch.L2.global [%rd2], 16;", "only copies"),
         (

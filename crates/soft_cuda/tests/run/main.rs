@@ -20,9 +20,11 @@ mod memory;
 mod operations;
 mod passing;
 mod pipeline;
+mod reduce;
 mod straight;
 mod subword;
 mod tensor;
+mod together;
 mod warp;
 
 use soft_cuda::{Config, Device, Fault, FaultKind, Isa, LaunchConfig, LaunchError};

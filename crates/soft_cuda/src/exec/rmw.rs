@@ -1,0 +1,91 @@
+//! The operations of atomics and of bulk reductions.
+
+/// What an atomic does with the old value and its operands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rmw {
+    Add,
+    Min,
+    Max,
+    MinSigned,
+    MaxSigned,
+    Inc,
+    Dec,
+    And,
+    Or,
+    Xor,
+    Exchange,
+    CompareExchange,
+    AddFloat,
+    AddF16,
+    AddBf16,
+    AddF16x2,
+    AddBf16x2,
+    MinF16,
+    MaxF16,
+    MinBf16,
+    MaxBf16,
+}
+
+/// All of [`Rmw`], in the order of the numbers that operations carry.
+pub(crate) const RMWS: [Rmw; 21] = [
+    Rmw::Add,
+    Rmw::Min,
+    Rmw::Max,
+    Rmw::MinSigned,
+    Rmw::MaxSigned,
+    Rmw::Inc,
+    Rmw::Dec,
+    Rmw::And,
+    Rmw::Or,
+    Rmw::Xor,
+    Rmw::Exchange,
+    Rmw::CompareExchange,
+    Rmw::AddFloat,
+    Rmw::AddF16,
+    Rmw::AddBf16,
+    Rmw::AddF16x2,
+    Rmw::AddBf16x2,
+    Rmw::MinF16,
+    Rmw::MaxF16,
+    Rmw::MinBf16,
+    Rmw::MaxBf16,
+];
+
+impl Rmw {
+    /// Whether it can leave some bytes of a word as they are.
+    pub(crate) fn keeps_bytes(self) -> bool {
+        matches!(self, Rmw::And | Rmw::Or | Rmw::Xor | Rmw::CompareExchange)
+    }
+
+    /// The bytes, as a mask, that it may change with these operands, of a word of `bytes` bytes.
+    #[inline(always)]
+    pub(crate) fn changes(self, bytes: u32, [b, c]: [u32; 2]) -> u32 {
+        let changed = match self {
+            Rmw::And => !b,
+            Rmw::Or | Rmw::Xor => b,
+            Rmw::CompareExchange => b ^ c,
+            _ => u32::MAX,
+        };
+        (0..bytes).filter(|byte| changed >> (8 * byte) & 0xff != 0).map(|byte| 1 << byte).sum()
+    }
+}
+
+/// The operation of a bulk reduction, and the bytes of an element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reduction {
+    pub rmw: Rmw,
+    /// 2, 4 or 8.
+    pub bytes: u32,
+}
+
+impl Reduction {
+    /// As one word that is not 0.
+    pub(crate) fn pack(self) -> u32 {
+        (self.rmw as u32) << 8 | self.bytes
+    }
+
+    /// What [`pack`](Self::pack) made a word of; `None` of 0, which stands for a plain copy.
+    pub(crate) fn unpack(word: u32) -> Option<Reduction> {
+        (word != 0).then(|| Reduction { rmw: RMWS[(word >> 8) as usize], bytes: word & 0xff })
+    }
+}
