@@ -1,7 +1,7 @@
 # What .ci/run and .ci/nightly share: steps, their times, and what both of them call.
 export CARGO_TERM_COLOR=never
-# Nothing is compiled twice here: what incremental builds keep would only cost time, as do lines of the
-# source in programs that nobody debugs.
+# Nothing is compiled twice here, and nobody debugs these programs: what incremental builds keep and
+# lines of the source would only cost time.
 export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
 
 # One line a step, of the stages that run in processes of their own, too.
@@ -69,8 +69,8 @@ other_systems() {
     RUSTFLAGS="-D warnings" cargo check --quiet -p host -p xtask "${targets[@]}"
 }
 
-# Which crates a stage tests, and with which features, so that nothing is compiled twice. What follows
-# goes to `cargo test`.
+# Which crates a stage tests, and with which features: what stages share is compiled once. Arguments
+# go to `cargo test`.
 libraries=(cuda_gemm gemm_bench gemm_report gemm_verify host_system kernels-gpu sample_stats)
 device=(soft_cuda ptx_syntax cuda_driver)
 # The software device with its own assertions: all that needs one but `host` uses this one.
@@ -84,7 +84,8 @@ library_tests() {
 
 # The software device, what reads PTX for it, and the driver API in front.
 device_tests() {
-    cargo test "${checked[@]}" "${device[@]/#/-p}" --features ptx_syntax/digest,cuda_driver/json "$@"
+    cargo test "${checked[@]}" "${device[@]/#/-p}" \
+        --features ptx_syntax/digest,cuda_driver/json "$@"
 }
 
 # All other crates. The two that need faer and ndarray are the nightly's.

@@ -1,8 +1,8 @@
 //! The contract of every kernel, on every device: `C = alpha * A * B + beta * C` for every
 //! shape, factor and layout, with BLAS's rules for what is not read.
 //!
-//! `REQUIRE_GPU=1` turns a missing GPU into a failure. `CONTRACT=whole` runs every case on both models
-//! of the software device.
+//! `REQUIRE_GPU=1` turns a missing GPU into a failure. `CONTRACT=whole` runs every case on both
+//! models of the software device.
 
 #[path = "contract/auto.rs"]
 mod auto;

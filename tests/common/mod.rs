@@ -3,8 +3,8 @@
 //! What is skipped for want of a GPU is said on stderr, past the test harness, which swallows what
 //! a test prints if it passes. `REQUIRE_GPU=1` makes it a failure.
 //!
-//! The f32 kernels run all of the contract on one model of the software device, and its edges on the
-//! other: both models have PTX of the same sources. `CONTRACT=whole` runs all of it on both.
+//! The f32 kernels run all of the contract on one model of the software device, and its edges on
+//! the other: both models have PTX of the same sources. `CONTRACT=whole` runs all of it on both.
 
 #![allow(dead_code, reason = "not every test program uses all of it")]
 

@@ -58,8 +58,8 @@ fn shapes([rows, cols]: [u32; 2]) -> [[usize; 2]; 3] {
     [[rows, cols], [rows + 1, cols + 3], [5, 8]]
 }
 
-/// Alphas and Ks, each with each beta for few elements; of tiles with one beta in turn, unless all is
-/// asked for.
+/// Alphas and Ks, each with each beta for few elements. For a tile or more each has one beta, in
+/// turn, unless `CONTRACT=whole`.
 fn factors(
     [m, n]: [usize; 2],
     empty: &[(f32, usize)],

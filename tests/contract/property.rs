@@ -1,7 +1,7 @@
 //! The contract at random: shapes, layouts and factors that nobody thought of.
 //!
-//! The cases are the same each time. `PROPTEST_RNG_SEED` draws others, and `PROPTEST_CASES` asks for
-//! more. A failure is reduced to a small case, and the seed that leads there is printed.
+//! The cases are the same each time. `PROPTEST_RNG_SEED` draws others, and `PROPTEST_CASES` asks
+//! for more. A failure is reduced to a small case, and the seed that leads there is printed.
 
 use std::env;
 
