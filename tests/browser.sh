@@ -27,7 +27,6 @@ fi
 "$environment/bin/pip" install --quiet --disable-pip-version-check playwright==1.65.2
 
 mkdir -p "$environment/shots"
-cargo build --quiet -p host
 rm -rf "$environment/report.html" "$environment/pictures"
-target/debug/rungs report --out "$environment/report.html" --svg "$environment/pictures"
+cargo run --quiet -p host -- report --out "$environment/report.html" --svg "$environment/pictures"
 "$environment/bin/python" tests/browser.py "$CHROMIUM" "$environment"

@@ -1,7 +1,8 @@
 //! The contract of every kernel, on every device: `C = alpha * A * B + beta * C` for every
 //! shape, factor and layout, with BLAS's rules for what is not read.
 //!
-//! `REQUIRE_GPU=1` turns a missing GPU into a failure.
+//! `REQUIRE_GPU=1` turns a missing GPU into a failure. `CONTRACT=whole` runs every case on both
+//! models of the software device.
 
 #[path = "contract/auto.rs"]
 mod auto;
@@ -42,8 +43,8 @@ mod transposed;
 mod views;
 
 use approx::assert_relative_eq;
-use case::{Case, SPLITS, fits, for_each_kernel};
-use common::devices;
+use case::{Case, SPLITS, fits, for_each_kernel, for_each_kernel_and_device};
+use common::{devices, runs_all};
 use cuda_gemm::Error;
 use cust::memory::DevicePointer;
 use host::kernels::{KernelDescriptor, Tile};
@@ -54,15 +55,37 @@ use host::{Device, DeviceMatrix, Gemm, Limits, Matrix, find_kernel};
 const FACTORS: [(f32, f32); 7] =
     [(1.0, 0.0), (1.0, 1.0), (-1.5, 0.5), (0.0, 0.0), (0.0, 2.0), (2.0, -1.0), (0.25, 0.0)];
 
-/// Shapes M, N, K that catch mistakes in anyone's kernel, and those around the edges of
-/// this kernel's tiles.
-fn shapes(descriptor: &KernelDescriptor) -> Vec<[usize; 3]> {
+/// M, N and K of this kernel's tile.
+fn tile(descriptor: &KernelDescriptor) -> [usize; 3] {
     let Tile { bm, bn, bk, .. } = descriptor.tile();
-    let [bm, bn, bk] = [bm, bn, bk].map(|size| size as usize);
+    [bm, bn, bk].map(|size| size as usize)
+}
+
+/// Shapes M, N, K at the edges of this kernel's tiles.
+fn edges(descriptor: &KernelDescriptor) -> Vec<[usize; 3]> {
+    let [bm, bn, bk] = tile(descriptor);
     vec![
         [1, 1, 1],
-        [2, 3, 5],
         [7, 11, 13],
+        [bm, bn, bk],
+        [bm, bn, bk + 1],
+        [bm + 1, 5, 7 * bk],
+        [bm - 1, bn + 1, bk + 2],
+        [bm + 1, bn - 1, bk + 2],
+        // Nothing to do, and nothing to sum.
+        [0, 5, 5],
+        [5, 0, 5],
+        [5, 5, 0],
+        [bm + 1, bn + 1, 0],
+    ]
+}
+
+/// Shapes M, N, K that catch mistakes in anyone's kernel, and all those around the edges of this
+/// kernel's tiles.
+fn shapes(descriptor: &KernelDescriptor) -> Vec<[usize; 3]> {
+    let [bm, bn, bk] = tile(descriptor);
+    let others = [
+        [2, 3, 5],
         [31, 37, 41],
         [127, 131, 17],
         [257, 129, 31],
@@ -72,32 +95,28 @@ fn shapes(descriptor: &KernelDescriptor) -> Vec<[usize; 3]> {
         // K shorter than a step, and around whole steps.
         [bm, bn, 1],
         [bm, bn, bk.saturating_sub(1)],
-        [bm, bn, bk],
-        [bm, bn, bk + 1],
         [5, 6, 2 * bk],
         [5, 6, 3 * bk - 1],
-        [bm + 1, 5, 7 * bk],
         // M or N smaller than a tile, and around whole tiles.
         [bm / 2, 2 * bn, bk],
         [2 * bm, bn / 2, bk],
-        [bm - 1, bn + 1, bk + 2],
-        [bm + 1, bn - 1, bk + 2],
         [2 * bm + 1, bn, 3],
         [bm, 2 * bn + 1, 3],
-        // Nothing to do, and nothing to sum.
-        [0, 5, 5],
-        [5, 0, 5],
-        [5, 5, 0],
-        [bm + 1, bn + 1, 0],
         [0, 0, 0],
-    ]
+    ];
+    edges(descriptor).into_iter().chain(others).collect()
 }
 
 #[test]
 fn every_shape_and_factor() {
-    for_each_kernel(|device, descriptor| {
-        for (seed, [m, n, k]) in (1..).zip(shapes(descriptor)) {
-            for ((alpha, beta), splits) in FACTORS.into_iter().zip(SPLITS.into_iter().cycle()) {
+    for_each_kernel_and_device(|device, descriptor| {
+        let runs_all = runs_all(device);
+        let shapes = if runs_all { shapes(descriptor) } else { edges(descriptor) };
+        for (seed, [m, n, k]) in (1..).zip(shapes) {
+            let factors = FACTORS.into_iter().zip(SPLITS.into_iter().cycle());
+            // At edges some factors for each shape, which are others for the next one.
+            let factors = (seed..).zip(factors).filter(|(at, _)| runs_all || at % 3 == 0);
+            for (_, ((alpha, beta), splits)) in factors {
                 let gemm = Gemm::new(m, n, k).scaled(alpha, beta);
                 let case = Case { splits, ..Case::random(gemm, seed) };
                 case.assert_right(device, descriptor, Bound::Probabilistic);
@@ -109,8 +128,10 @@ fn every_shape_and_factor() {
 /// Every K up to a few steps: loops over K are unrolled by factors that nobody wrote down.
 #[test]
 fn every_short_k() {
-    for_each_kernel(|device, descriptor| {
-        for k in 0..=40.max(3 * descriptor.tile().bk as usize + 1) {
+    for_each_kernel_and_device(|device, descriptor| {
+        let [_, _, bk] = tile(descriptor);
+        let is_edge = |k: usize| k < 10 || (k + 1) % bk <= 2;
+        for k in (0..=40.max(3 * bk + 1)).filter(|k| runs_all(device) || is_edge(*k)) {
             for n in [9, 12] {
                 let gemm = Gemm::new(6, n, k).scaled(1.0, 0.5);
                 let case = Case { splits: SPLITS[k % 4], ..Case::random(gemm, k as u64) };
@@ -152,15 +173,17 @@ fn small_integers_are_exact() {
 /// Rows that lie further apart than they are long, and buffers that begin anywhere.
 #[test]
 fn padded_rows_and_unaligned_bases() {
-    for_each_kernel(|device, descriptor| {
-        for ([m, n, k], [pad_a, pad_b, pad_c]) in [
+    for_each_kernel_and_device(|device, descriptor| {
+        let layouts = [
             ([33, 45, 29], [1, 2, 3]),
             ([130, 140, 20], [4, 8, 4]),
             ([132, 260, 36], [0, 0, 0]),
             ([64, 128, 16], [7, 0, 64]),
             ([1, 1, 1], [100, 100, 100]),
             ([3, 200, 0], [5, 5, 5]),
-        ] {
+        ];
+        let count = if runs_all(device) { layouts.len() } else { 2 };
+        for ([m, n, k], [pad_a, pad_b, pad_c]) in layouts.into_iter().take(count) {
             // In elements, of A, B and C: all on 16 bytes, and each of them off.
             for (i, offsets) in [[0, 0, 0], [4, 8, 12], [1, 0, 0], [0, 2, 0], [0, 0, 3], [3, 1, 2]]
                 .iter()

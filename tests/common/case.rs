@@ -4,14 +4,23 @@ use host::kernels::{KernelDescriptor, LADDER, Shared, TILES};
 use host::verify::{Bound, Check, Method, Problem, Reference};
 use host::{Device, DeviceMatrix, Gemm, Layout, Limits, Matrix, PlanBuilder};
 
-use crate::common::devices;
+use crate::common::{devices, runs_all};
 
 /// What lies around and between the rows of every matrix, and in C where beta is 0: a
 /// quiet NaN, so that one which is read shows up in the result.
 const GUARD: u32 = 0x7fc0_beef;
 
-/// Runs a test for every kernel on every device that can run it.
+/// Runs a test for every kernel on every device that runs all of the contract.
 pub fn for_each_kernel(test: impl Fn(&Device, &'static KernelDescriptor)) {
+    for_each_kernel_and_device(|device, descriptor| {
+        if runs_all(device) {
+            test(device, descriptor);
+        }
+    });
+}
+
+/// Runs a test for every kernel on every device that can run it. The test asks [`runs_all`].
+pub fn for_each_kernel_and_device(test: impl Fn(&Device, &'static KernelDescriptor)) {
     for device in devices() {
         for descriptor in kernels(&device) {
             test(&device, descriptor);

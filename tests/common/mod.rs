@@ -2,6 +2,9 @@
 //!
 //! What is skipped for want of a GPU is said on stderr, past the test harness, which swallows what
 //! a test prints if it passes. `REQUIRE_GPU=1` makes it a failure.
+//!
+//! The f32 kernels run all of the contract on one model of the software device, and its edges on
+//! the other: both models have PTX of the same sources. `CONTRACT=whole` runs all of it on both.
 
 #![allow(dead_code, reason = "not every test program uses all of it")]
 
@@ -26,6 +29,16 @@ pub fn devices() -> Vec<Device> {
         }
     }
     devices
+}
+
+/// Whether `CONTRACT=whole` asks for every case on every device.
+pub fn is_whole() -> bool {
+    std::env::var_os("CONTRACT").is_some_and(|value| value == "whole")
+}
+
+/// Whether f32 kernels run all of the contract on this device, or its edges alone.
+pub fn runs_all(device: &Device) -> bool {
+    is_whole() || !device.is_soft() || device.info().capability == (9, 0)
 }
 
 /// The GPU, for a test that is about nothing else. Where there is none, the test is skipped.

@@ -8,7 +8,7 @@ use host::{
     Compute, Device, DeviceHalfMatrix, DeviceMatrix, Element, Epilogue, Extras, Gemm, Matrix,
 };
 
-use crate::common::devices;
+use crate::common::{devices, is_whole, runs_all};
 use crate::tensor_core;
 
 /// Alpha and K.
@@ -42,9 +42,9 @@ fn on(device: &Device, matrix: &Matrix) -> DeviceMatrix {
     DeviceMatrix::from_host(device, matrix).unwrap()
 }
 
-/// Runs a test for every kernel for f32 on every device that can run it.
+/// Runs a test for every kernel for f32 on every device that runs all of the contract.
 fn for_each(test: impl Fn(&Device, &'static KernelDescriptor)) {
-    for device in devices() {
+    for device in devices().into_iter().filter(runs_all) {
         let is_hopper = device.info().capability == (9, 0);
         for descriptor in f32_kernels().filter(|one| is_hopper || one.target() == Target::Sm80) {
             test(&device, descriptor);
@@ -58,20 +58,31 @@ fn shapes([rows, cols]: [u32; 2]) -> [[usize; 2]; 3] {
     [[rows, cols], [rows + 1, cols + 3], [5, 8]]
 }
 
+/// Alphas and Ks, each with each beta for few elements. For a tile or more each has one beta, in
+/// turn, unless `CONTRACT=whole`.
+fn factors(
+    [m, n]: [usize; 2],
+    empty: &[(f32, usize)],
+) -> impl Iterator<Item = (f32, usize, f32)> + use<> {
+    let is_all = is_whole() || m * n < 100;
+    let numbered = (0..).zip(empty.to_vec());
+    let all = numbered.flat_map(|(i, of)| (i..).zip(BETAS).map(move |(at, beta)| (at, of, beta)));
+    let chosen = all.filter(move |(at, ..)| is_all || (at + m) % BETAS.len() == 0);
+    chosen.map(|(_, (alpha, k), beta)| (alpha, k, beta))
+}
+
 #[test]
 fn every_kernel_for_f32() {
     for_each(|device, descriptor| {
         let kernel = device.kernel(descriptor).unwrap();
         let splits = if descriptor.abi().splits_k() { 2 } else { 1 };
         for [m, n] in shapes([descriptor.tile().bm, descriptor.tile().bn]) {
-            for (alpha, k) in EMPTY {
-                for beta in BETAS {
-                    let gemm = Gemm::new(m, n, k).scaled(alpha, beta);
-                    let plan = kernel.plan(gemm).splits(splits).prepare().unwrap();
-                    let mut c = on(device, &source(m, n, beta));
-                    plan.enqueue(&on(device, &nan(m, k)), &on(device, &nan(k, n)), &mut c).unwrap();
-                    assert_is_right(&c.download().unwrap(), beta, &(descriptor.name(), gemm));
-                }
+            for (alpha, k, beta) in factors([m, n], &EMPTY) {
+                let gemm = Gemm::new(m, n, k).scaled(alpha, beta);
+                let plan = kernel.plan(gemm).splits(splits).prepare().unwrap();
+                let mut c = on(device, &source(m, n, beta));
+                plan.enqueue(&on(device, &nan(m, k)), &on(device, &nan(k, n)), &mut c).unwrap();
+                assert_is_right(&c.download().unwrap(), beta, &(descriptor.name(), gemm));
             }
         }
     });
@@ -86,20 +97,19 @@ fn every_kernel_for_f32_with_factors_in_device_memory() {
         }
         let kernel = device.kernel(descriptor).unwrap();
         let splits = if descriptor.abi().splits_k() { 2 } else { 1 };
+        let empty: Vec<_> = EMPTY.into_iter().chain([(f32::NAN, 0)]).collect();
         for [m, n] in shapes([descriptor.tile().bm, descriptor.tile().bn]) {
-            for (alpha, k) in EMPTY.into_iter().chain([(f32::NAN, 0)]) {
+            for (alpha, k, beta) in factors([m, n], &empty) {
                 let gemm = Gemm::new(m, n, k).device_factors();
                 let plan = kernel.plan(gemm).splits(splits).prepare().unwrap();
-                for beta in BETAS {
-                    let factors = on(device, &Matrix::from_vec(1, 2, vec![alpha, beta]));
-                    let one = |at| factors.submatrix(0..1, at..at + 1).unwrap();
-                    let mut c = on(device, &source(m, n, beta));
-                    let [a, b] = [nan(m, k), nan(k, n)].map(|matrix| on(device, &matrix));
-                    let extras = Extras::new().factors(one(0), one(1));
-                    plan.enqueue_with(&a, &b, &mut c, extras).unwrap();
-                    let name = (descriptor.name(), gemm, alpha, beta);
-                    assert_is_right(&c.download().unwrap(), beta, &name);
-                }
+                let factors = on(device, &Matrix::from_vec(1, 2, vec![alpha, beta]));
+                let one = |at| factors.submatrix(0..1, at..at + 1).unwrap();
+                let mut c = on(device, &source(m, n, beta));
+                let [a, b] = [nan(m, k), nan(k, n)].map(|matrix| on(device, &matrix));
+                let extras = Extras::new().factors(one(0), one(1));
+                plan.enqueue_with(&a, &b, &mut c, extras).unwrap();
+                let name = (descriptor.name(), gemm, alpha, beta);
+                assert_is_right(&c.download().unwrap(), beta, &name);
             }
         }
     });
@@ -114,26 +124,24 @@ fn every_kernel_for_16_bits() {
         let outputs = if has_layouts { &[Element::F32, half][..] } else { &[Element::F32] };
         let on_half = |matrix: &Matrix| DeviceHalfMatrix::from_host(device, input, matrix).unwrap();
         for [m, n] in shapes([descriptor.rows(), descriptor.cols()]) {
-            for (alpha, k) in EMPTY {
-                for beta in BETAS {
-                    for &output in outputs {
-                        let gemm = Gemm::new(m, n, k).computed_in(Compute::of(input));
-                        let gemm = gemm.scaled(alpha, beta).stored_as(output);
-                        let plan = kernel.plan(gemm).any_alignment().prepare().unwrap();
-                        let [a, b] = [nan(m, k), nan(k, n)].map(|matrix| on_half(&matrix));
-                        let before = source(m, n, beta);
-                        let result = if output == Element::F32 {
-                            let mut c = on(device, &before);
-                            plan.enqueue(&a, &b, &mut c).unwrap();
-                            c.download().unwrap()
-                        } else {
-                            let mut c = on_half(&before);
-                            plan.enqueue(&a, &b, &mut c).unwrap();
-                            c.download().unwrap()
-                        };
-                        let name = (descriptor.entry_point(input), gemm);
-                        assert_is_right(&result, beta, &name);
-                    }
+            for (alpha, k, beta) in factors([m, n], &EMPTY) {
+                for &output in outputs {
+                    let gemm = Gemm::new(m, n, k).computed_in(Compute::of(input));
+                    let gemm = gemm.scaled(alpha, beta).stored_as(output);
+                    let plan = kernel.plan(gemm).any_alignment().prepare().unwrap();
+                    let [a, b] = [nan(m, k), nan(k, n)].map(|matrix| on_half(&matrix));
+                    let before = source(m, n, beta);
+                    let result = if output == Element::F32 {
+                        let mut c = on(device, &before);
+                        plan.enqueue(&a, &b, &mut c).unwrap();
+                        c.download().unwrap()
+                    } else {
+                        let mut c = on_half(&before);
+                        plan.enqueue(&a, &b, &mut c).unwrap();
+                        c.download().unwrap()
+                    };
+                    let name = (descriptor.entry_point(input), gemm);
+                    assert_is_right(&result, beta, &name);
                 }
             }
         }

@@ -1,11 +1,9 @@
 //! The contract at random: shapes, layouts and factors that nobody thought of.
 //!
-//! Each run draws new cases. A failure is reduced to a small case, and the seed that
-//! leads there is printed: `PROPTEST_RNG_SEED` repeats it. `PROPTEST_CASES` asks for more
-//! cases.
+//! The cases are the same each time. `PROPTEST_RNG_SEED` draws others, and `PROPTEST_CASES` asks
+//! for more. A failure is reduced to a small case, and the seed that leads there is printed.
 
 use std::env;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use host::verify::Bound;
 use host::{Gemm, Matrix};
@@ -16,7 +14,9 @@ use crate::case::{Case, fits, kernels};
 use crate::common::devices;
 
 /// Cases if nobody asks for another number; each runs on every rung and device.
-const CASES: u32 = 100;
+const CASES: u32 = 25;
+/// What they are drawn from if nobody asks for others.
+const SEED: u64 = 20_261_127;
 
 /// A drawn product.
 #[derive(Clone, Debug)]
@@ -104,10 +104,9 @@ impl Drawn {
 
 #[test]
 fn random_products() {
-    let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
     let seed = match env::var("PROPTEST_RNG_SEED") {
         Ok(seed) => seed.parse().expect("PROPTEST_RNG_SEED is a number"),
-        Err(_) => time as u64,
+        Err(_) => SEED,
     };
     // The default has read `PROPTEST_CASES`, if it is set.
     let cases = match env::var_os("PROPTEST_CASES") {

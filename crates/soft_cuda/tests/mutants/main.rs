@@ -1,16 +1,19 @@
 //! Mutants of the shipped kernels: each barrier, fence, wait, arrival and atomic is taken away or
-//! weakened, one at a time, and a small product has to fail then, under all checks. CI tries a share of those
-//! for tensor cores.
+//! weakened, one at a time, and a small product has to fail then, under all checks. CI tries a share of
+//! those for tensor cores, and `.ci/planted` plants some of all that are listed.
 //!
 //! `cargo test -p soft_cuda --test mutants -- --include-ignored --nocapture` runs them all and prints those
-//! that survive; `MUTANTS=NAME` only those of the kernels whose name contains it.
+//! that survive; with `MUTANTS=NAME` the tests take only the kernels whose name contains it.
 
 mod front;
 mod product;
 mod tensor;
 
+use std::collections::HashMap;
+
 use front::WAIT;
 use kernels_gpu::abi::KernelDescriptor;
+use kernels_gpu::abi::tensor_core::InputType;
 use kernels_gpu::f32_kernels;
 use product::Product;
 use soft_cuda::{Checks, Config, Device, Schedule};
@@ -177,9 +180,14 @@ fn entries() -> Vec<(&'static KernelDescriptor, &'static str, String)> {
     all
 }
 
+/// Whether `MUTANTS` leaves this kernel in.
+fn is_asked_for(kernel: &str) -> bool {
+    std::env::var("MUTANTS").map_or(true, |only| kernel.contains(&only))
+}
+
 #[test]
 fn shipped_kernels_pass_all_checks() {
-    for (spec, name, ptx) in entries() {
+    for (spec, name, ptx) in entries().into_iter().filter(|(_, name, _)| is_asked_for(name)) {
         let products = Product::all(spec, name != spec.name());
         let entry = (name, ptx.contains(WAIT));
         assert_eq!(failure(&ptx, spec, entry, &products[..2]), None, "{name}");
@@ -189,13 +197,9 @@ fn shipped_kernels_pass_all_checks() {
 #[test]
 #[ignore = "takes a minute: several hundred mutants"]
 fn mutants_are_killed() {
-    let only = std::env::var("MUTANTS").unwrap_or_default();
     let (mut killed, mut survivors) = (0, Vec::new());
     let entries = entries();
-    for (spec, name, ptx) in &entries {
-        if !name.contains(&only) {
-            continue;
-        }
+    for (spec, name, ptx) in entries.iter().filter(|(_, name, _)| is_asked_for(name)) {
         let products = Product::all(spec, *name != spec.name());
         let (lines, waits): (Vec<&str>, _) = (ptx.lines().collect(), ptx.contains(WAIT));
         let mut waits_killed = 0;
@@ -222,4 +226,30 @@ fn mutants_are_killed() {
         unexplained += usize::from(known.is_none());
     }
     assert_eq!(unexplained, 0);
+}
+
+/// For each mutant, with tabs between them: the kernel, its entry point, how many lines of it that are
+/// the same come before, the line, what becomes of it, and why it survives, if that is known.
+#[test]
+#[ignore = "it checks nothing: it lists the mutants for `.ci/planted`"]
+fn mutants_are_listed() {
+    let list = |kernel: &str, entry: &str, ptx: &str, survivors: &[(&str, &str, &str)]| {
+        let mut seen = HashMap::new();
+        for line in ptx.lines() {
+            let before = seen.entry(line).or_insert(0);
+            if let Some(mutant) = mutate(line) {
+                let known = survivors.iter().find(|survivor| is_of(survivor, kernel, line));
+                let why = known.map_or("", |(.., why)| why);
+                let line = line.trim().replace('\t', " ");
+                println!("mutant\t{kernel}\t{entry}\t{before}\t{line}\t{mutant}\t{why}");
+            }
+            *before += 1;
+        }
+    };
+    for (_, name, ptx) in entries() {
+        list(name, name, &ptx, &SURVIVORS);
+    }
+    for (spec, ptx) in tensor::entries() {
+        list(spec.name(), spec.entry_point(InputType::Bf16), &ptx, &tensor::SURVIVORS);
+    }
 }

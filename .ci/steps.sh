@@ -1,0 +1,96 @@
+# What .ci/run and .ci/nightly share: steps, their times, and what both of them call.
+export CARGO_TERM_COLOR=never
+# Nothing is compiled twice here, and nobody debugs these programs: what incremental builds keep and
+# lines of the source would only cost time.
+export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
+
+# One line a step, of the stages that run in processes of their own, too.
+is_outermost=
+if [ -z "${CI_TIMES-}" ]; then
+    is_outermost=yes
+    CI_TIMES=$(mktemp)
+    export CI_TIMES
+    trap 'rm -f "$CI_TIMES"' EXIT
+fi
+
+# Seconds that processors spent on the commands that have ended.
+processor_seconds() {
+    awk '{ print int(($16 + $17) / 100) }' /proc/$$/stat
+}
+
+# usage: step COMMAND [ARGUMENT...]
+step() {
+    local began=$SECONDS used
+    used=$(processor_seconds)
+    printf '\n== %s (%ss)\n' "$*" "$SECONDS"
+    "$@"
+    printf '%6ss %6ss of processors  %s\n' \
+        "$((SECONDS - began))" "$(($(processor_seconds) - used))" "$*" >>"$CI_TIMES"
+}
+
+# Two commands at once. What the first one says comes last.
+side_by_side() {
+    local log first status=0
+    log=$(mktemp)
+    $1 >"$log" 2>&1 &
+    first=$!
+    $2 || status=$?
+    wait "$first" || status=$?
+    cat "$log"
+    rm "$log"
+    return "$status"
+}
+
+# The end of a script: every step's times, unless another script calls it.
+report() {
+    [ "$is_outermost" ] || return 0
+    printf '\n'
+    cat "$CI_TIMES"
+    printf '\nall of it passed in %ss, %ss of processors\n' "$SECONDS" "$(processor_seconds)"
+}
+
+# ptxas, and cuobjdump beside it.
+install_ptxas() {
+    python3 -m venv target/nvidia
+    target/nvidia/bin/pip install --quiet --disable-pip-version-check \
+        nvidia-cuda-nvcc==13.5.37 nvidia-cuda-cuobjdump==13.5.37 nvidia-cuda-nvdisasm==13.5.37
+    PTXAS=$(find "$PWD/target/nvidia" -name ptxas -type f)
+    export PTXAS
+    "$PTXAS" --version
+}
+
+# usage: other_systems TARGET...
+other_systems() {
+    local target targets=()
+    rustup target add "$@"
+    for target in "$@"; do
+        targets+=(--target "$target")
+    done
+    RUSTFLAGS="-D warnings" cargo check --quiet -p host -p xtask "${targets[@]}"
+}
+
+# Which crates a stage tests, and with which features: what stages share is compiled once. Arguments
+# go to `cargo test`.
+libraries=(cuda_gemm gemm_bench gemm_report gemm_verify host_system kernels-gpu sample_stats)
+device=(soft_cuda ptx_syntax cuda_driver)
+# The software device with its own assertions: all that needs one but `host` uses this one.
+checked=(--config .cargo/checked.toml)
+
+# The libraries behind `host`, with the features that it asks for.
+library_tests() {
+    cargo test "${libraries[@]/#/-p}" --features cuda_driver/json,cuda_gemm/random \
+        && cargo test -p gemm_matrix
+}
+
+# The software device, what reads PTX for it, and the driver API in front.
+device_tests() {
+    cargo test "${checked[@]}" "${device[@]/#/-p}" \
+        --features ptx_syntax/digest,cuda_driver/json "$@"
+}
+
+# All other crates. The two that need faer and ndarray are the nightly's.
+builder_tests() {
+    local others=("${libraries[@]}" "${device[@]}" host gemm_matrix xtask xtask-new)
+    REQUIRE_RUST_SRC=1 cargo test "${checked[@]}" --workspace --features cuda_driver/json \
+        "${others[@]/#/--exclude=}" --exclude faer_views --exclude ndarray_stream "$@"
+}
