@@ -53,7 +53,7 @@ fn each_thread_has_the_element_of_its_number() {
 }
 
 #[test]
-fn generic_kernels_have_their_instances() {
+fn generic_kernels_have_their_variants() {
     let Some(api) = api() else { return };
     let (x, mut out) = (buffer(&[1.0f32, 2.0, 3.0]), buffer(&[0.0f32; 3]));
     // SAFETY: the module was built from these kernels.

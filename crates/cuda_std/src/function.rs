@@ -35,7 +35,7 @@ pub trait DeviceFn<Arguments> {
 /// }
 ///
 /// /// `out = f(x)`.
-/// #[kernel(instances(Line, Clamp))]
+/// #[kernel(variants(F = Line | Clamp))]
 /// pub fn map<F: DeviceFn<(f32,), Output = f32>>(f: F, x: &[f32], mut out: DisjointSlice<f32>) {
 ///     for (i, out) in out.iter_mut() {
 ///         *out = f.call((x[i],));

@@ -1,13 +1,13 @@
 //! The arguments of `#[kernel]`.
 
 use proc_macro2::{Literal, TokenStream};
-use quote::quote;
+use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
 use syn::{Error, Expr, Ident, Token};
 
-use crate::instance::Instances;
+use crate::variants::{Variant, Variants};
 
 /// The arguments of `#[kernel(...)]`.
 pub struct Bounds {
@@ -18,8 +18,8 @@ pub struct Bounds {
     pub cluster: Option<Vec<Expr>>,
     /// Bytes of dynamic shared memory that a launch has at least.
     pub dynamic_shared: Option<Expr>,
-    /// The types that a generic kernel is built for.
-    pub instances: Option<Instances>,
+    /// What a generic kernel is built for.
+    pub variants: Option<Variants>,
     /// Those of [`RULES`] that are named.
     pub rules: Vec<Ident>,
 }
@@ -34,16 +34,16 @@ impl Parse for Bounds {
             min_blocks: None,
             cluster: None,
             dynamic_shared: None,
-            instances: None,
+            variants: None,
             rules: Vec::new(),
         };
         while !input.is_empty() {
             let key: Ident = input.parse()?;
             let is_rule = RULES.iter().any(|rule| key == rule);
-            if is_rule || key == "instances" {
+            if is_rule || key == "variants" {
                 match is_rule {
                     true => bounds.rules.push(key),
-                    false => bounds.instances = Some(input.parse()?),
+                    false => bounds.variants = Some(input.parse()?),
                 }
                 if !input.is_empty() {
                     input.parse::<Token![,]>()?;
@@ -65,7 +65,7 @@ impl Parse for Bounds {
                     return Err(Error::new(
                         key.span(),
                         "expected `block`, `max_block`, `min_blocks`, `cluster`, \
-                         `dynamic_shared`, `instances`, `no_panic` or `no_local_memory`",
+                         `dynamic_shared`, `variants`, `no_panic` or `no_local_memory`",
                     ));
                 }
             }
@@ -78,6 +78,23 @@ impl Parse for Bounds {
             return Err(Error::new(min_blocks.span(), message));
         }
         Ok(bounds)
+    }
+}
+
+impl Bounds {
+    /// Those of one variant: the kernel's generic parameters have their values.
+    pub fn of(&self, variant: &Variant<'_>) -> syn::Result<Self> {
+        let value = |size: &Expr| syn::parse2(variant.substitute(size.to_token_stream()));
+        let values = |sizes: &Vec<Expr>| sizes.iter().map(value).collect::<syn::Result<Vec<_>>>();
+        let block = |(word, sizes): &(_, _)| values(sizes).map(|sizes| (*word, sizes));
+        Ok(Bounds {
+            block: self.block.as_ref().map(block).transpose()?,
+            min_blocks: self.min_blocks.as_ref().map(value).transpose()?,
+            cluster: self.cluster.as_ref().map(values).transpose()?,
+            dynamic_shared: self.dynamic_shared.as_ref().map(value).transpose()?,
+            variants: None,
+            rules: self.rules.clone(),
+        })
     }
 }
 

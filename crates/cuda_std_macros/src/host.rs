@@ -3,7 +3,7 @@
 use proc_macro2::{Literal, Span, TokenStream};
 use quote::{format_ident, quote};
 use syn::ext::IdentExt;
-use syn::{Ident, Pat, PatType, Type, Visibility};
+use syn::{GenericArgument, GenericParam, Generics, Ident, Pat, PatType, Visibility};
 
 use crate::parameter::Parameter;
 
@@ -52,26 +52,41 @@ impl HostParameters {
     }
 }
 
-/// The type, without its methods; a generic kernel has type parameters, which are `generics`.
-pub fn declare(vis: &Visibility, kernel: &Ident, generics: &[&Ident]) -> TokenStream {
+/// The type, without its methods, generic as the kernel is.
+pub fn declare(vis: &Visibility, kernel: &Ident, generics: &Generics) -> TokenStream {
+    let (mut parameters, mut types) = (Vec::new(), Vec::new());
+    for parameter in &generics.params {
+        match parameter {
+            GenericParam::Type(ty) => {
+                let name = &ty.ident;
+                parameters.push(quote!(#name));
+                types.push(name);
+            }
+            GenericParam::Const(constant) => {
+                let (name, ty) = (&constant.ident, &constant.ty);
+                parameters.push(quote!(const #name: #ty));
+            }
+            GenericParam::Lifetime(_) => {}
+        }
+    }
     let doc = format!("Launches the kernel `{}`.", kernel.unraw());
     quote! {
         ::cuda_std::__on_host! {
             #[doc = #doc]
             #[allow(non_camel_case_types)]
             #[derive(::core::fmt::Debug)]
-            #vis struct #kernel<'m #(, #generics)*> {
+            #vis struct #kernel<'m #(, #parameters)*> {
                 kernel: ::cuda_std::launch::Kernel<'m>,
-                instance: ::core::marker::PhantomData<(#(#generics,)*)>,
+                variant: ::core::marker::PhantomData<(#(#types,)*)>,
             }
         }
     }
 }
 
-/// The methods of the type, for one instance.
+/// The methods of the type, for one variant, with the values of its generic parameters.
 pub fn methods(
     kernel: &Ident,
-    instance: &[&Type],
+    variant: &[&GenericArgument],
     contract: &Contract<'_>,
     parameters: &HostParameters,
 ) -> TokenStream {
@@ -114,7 +129,7 @@ pub fn methods(
     };
     quote! {
         ::cuda_std::__on_host! {
-            impl<'m> #kernel<'m #(, #instance)*> {
+            impl<'m> #kernel<'m #(, #variant)*> {
                 /// The kernel of a module.
                 ///
                 /// # Errors
@@ -134,7 +149,7 @@ pub fn methods(
                         dynamic_shared: #dynamic_shared,
                     };
                     let kernel = ::cuda_std::launch::Kernel::load(module, contract)?;
-                    ::core::result::Result::Ok(Self { kernel, instance: ::core::marker::PhantomData })
+                    ::core::result::Result::Ok(Self { kernel, variant: ::core::marker::PhantomData })
                 }
 
                 /// Enqueues a launch, with a grid, a block, and dynamic shared memory.

@@ -7,13 +7,13 @@ use syn::{Error, FnArg, Ident, ItemFn, Pat, ReturnType, Safety, parse_quote};
 
 use crate::bounds::{Bounds, directives};
 use crate::host::{self, Contract, HostParameters};
-use crate::instance;
 use crate::parameter::{GRID_CONSTANT, Parameter, assemble_grid_constant};
 use crate::space;
+use crate::variants;
 
 /// Expands `#[kernel(bounds)]` on `function`.
 pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
-    check_signature(&function, bounds.instances.is_some())?;
+    check_signature(&function, bounds.variants.is_some())?;
     let ItemFn { attrs, vis, sig, block, .. } = &function;
     let name = &sig.ident;
     let statements = space::expand(&block.stmts)?;
@@ -23,13 +23,13 @@ pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
             input.attrs.retain(|attribute| !attribute.path().is_ident(GRID_CONSTANT));
         }
     }
-    let generics = instance::type_parameters(&sig.generics)?;
-    let declaration = host::declare(vis, name, &generics);
-    let Some(instances) = &bounds.instances else {
+    let declaration = host::declare(vis, name, &sig.generics);
+    let Some(variants) = &bounds.variants else {
         let entry = Entry::new(name, sig.inputs.iter(), None, &bounds)?;
         let contract = contract(name, &function, &bounds);
         let methods = host::methods(name, &[], &contract, &entry.host);
-        let (checks, entry) = (&entry.checks, entry.function(&function, &statements));
+        let checks = &entry.checks;
+        let entry = entry.function(name, &quote!(no_mangle), &function, &statements);
         return Ok(quote! {
             #(#attrs)*
             #entry
@@ -58,13 +58,14 @@ pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
 
         #declaration
     };
-    for instance in instance::of(name, &generics, instances)? {
+    for variant in variants::of(name, &sig.generics, variants)? {
+        let bounds = bounds.of(&variant)?;
         let (mut inputs, mut arguments) = (Vec::new(), Vec::new());
         for (index, input) in sig.inputs.iter().enumerate() {
             let mut input = input.clone();
             if let FnArg::Typed(input) = &mut input {
                 let ty = &input.ty;
-                *input.ty = syn::parse2(instance.substitute(quote!(#ty)))?;
+                *input.ty = syn::parse2(variant.substitute(quote!(#ty)))?;
                 let name = host::name(input, index);
                 input.pat = parse_quote!(#name);
                 // No name that the kernel has itself.
@@ -72,18 +73,27 @@ pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
             }
             inputs.push(input);
         }
-        let entry = Entry::new(&instance.entry, inputs.iter(), Some(&arguments), &bounds)?;
-        let contract = contract(&instance.entry, &function, &bounds);
-        expanded.extend(host::methods(name, &instance.types, &contract, &entry.host));
-        let types = &instance.types;
+        let entry = Entry::new(&variant.entry, inputs.iter(), Some(&arguments), &bounds)?;
+        let contract = contract(&variant.entry, &function, &bounds);
+        expanded.extend(host::methods(name, &variant.values, &contract, &entry.host));
+        let values = &variant.values;
         let call = quote! {
             // SAFETY: the launch keeps to the kernel's contract.
-            unsafe { #name::<#(#types),*>(#(#arguments),*) }
+            unsafe { #name::<#(#values),*>(#(#arguments),*) }
         };
-        let function = entry.function(&function, &call);
+        // One variant may have the name of the kernel itself.
+        let symbol = variant.entry.to_string();
+        let own_name = format_ident!("__{symbol}");
+        let function = entry.function(&own_name, &quote!(export_name = #symbol), &function, &call);
         expanded.extend(quote! {
             #[allow(missing_docs, clippy::missing_safety_doc, unused_unsafe)]
             #function
+
+            // Elsewhere the values are checked, though nothing calls the kernel.
+            #[cfg(not(target_arch = "nvptx64"))]
+            const _: () = {
+                let _ = #name::<#(#values),*>;
+            };
         });
     }
     Ok(expanded)
@@ -113,7 +123,6 @@ fn contract<'a>(entry: &'a Ident, function: &ItemFn, bounds: &Bounds) -> Contrac
 
 /// An entry point of the PTX.
 struct Entry {
-    name: Ident,
     /// As the launch passes them.
     parameters: Vec<TokenStream>,
     /// Makes the function's parameters of them.
@@ -208,16 +217,23 @@ impl Entry {
                 #(sent::<#sent>();)*
             };
         };
-        Ok(Entry { name: name.clone(), parameters, rebuild, checks, directives, host })
+        Ok(Entry { parameters, rebuild, checks, directives, host })
     }
 
-    /// The function, which exists on the GPU only, behind its directives.
-    fn function(&self, kernel: &ItemFn, body: &TokenStream) -> TokenStream {
-        let Entry { name, parameters, rebuild, checks, directives, .. } = self;
+    /// The function `name`, which exists on the GPU only, behind its directives. `symbol` is the
+    /// attribute that names it in the PTX.
+    fn function(
+        &self,
+        name: &Ident,
+        symbol: &TokenStream,
+        kernel: &ItemFn,
+        body: &TokenStream,
+    ) -> TokenStream {
+        let Entry { parameters, rebuild, checks, directives, .. } = self;
         let (vis, safety) = (&kernel.vis, &kernel.sig.safety);
         quote! {
             #[cfg(target_arch = "nvptx64")]
-            #[unsafe(no_mangle)]
+            #[unsafe(#symbol)]
             #vis #safety extern "ptx-kernel" fn #name(#(#parameters),*) {
                 #checks
                 #rebuild
@@ -229,18 +245,18 @@ impl Entry {
     }
 }
 
-fn check_signature(function: &ItemFn, has_instances: bool) -> syn::Result<()> {
+fn check_signature(function: &ItemFn, has_variants: bool) -> syn::Result<()> {
     let sig = &function.sig;
     if let ReturnType::Type(_, ty) = &sig.output {
         return Err(Error::new(ty.span(), "a kernel returns nothing: write through a pointer"));
     }
-    if sig.generics.params.is_empty() == has_instances {
-        let (place, message) = match has_instances {
-            true => (sig.ident.span(), "a kernel that is not generic has no `instances`"),
+    if sig.generics.params.is_empty() == has_variants {
+        let (place, message) = match has_variants {
+            true => (sig.ident.span(), "a kernel that is not generic has no `variants`"),
             false => (
                 sig.generics.span(),
-                "a generic kernel lists the types that it is built for: \
-                 `#[kernel(instances(f32, f64))]`",
+                "a generic kernel lists what it is built for: \
+                 `#[kernel(variants(T = f32 | f64))]`",
             ),
         };
         return Err(Error::new(place, message));
@@ -308,17 +324,48 @@ mod tests {
     }
 
     #[test]
-    fn a_generic_kernel_has_an_entry_for_each_instance() {
-        let text = kernel("instances(f32, [u8; 4])", "fn k<T: Copy>(x: &[T], _: T) {}").unwrap();
+    fn a_generic_kernel_has_an_entry_for_each_variant() {
+        let text =
+            kernel("variants(T = f32 | [u8; 4])", "fn k<T: Copy>(x: &[T], _: T) {}").unwrap();
         for part in [
             "fnk<T:Copy>(x:&[T],_:T){}",
-            "extern\"ptx-kernel\"fnk_f32(__ptr0:*constf32,__len0:::core::primitive::usize,__value1:::cuda_std::ByValue<f32>)",
+            "extern\"ptx-kernel\"fn__k_f32(__ptr0:*constf32,__len0:::core::primitive::usize,__value1:::cuda_std::ByValue<f32>)",
             "unsafe{k::<f32>(argument0,argument1)}",
-            "fnk_u8_4(__ptr0:*const[u8;4],__len0:::core::primitive::usize,__value1:::cuda_std::ByValue<[u8;4]>)",
+            "fn__k_u8_4(__ptr0:*const[u8;4],__len0:::core::primitive::usize,__value1:::cuda_std::ByValue<[u8;4]>)",
+            "#[unsafe(export_name=\"k_u8_4\")]",
             "impl<'m>k<'m,f32>",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
+    }
+
+    #[test]
+    fn variants_are_the_product_of_their_axes() {
+        let text = kernel(
+            "block = N * 32, variants((T, IS_HALF) = (f32, false) as _ | (u16, true) as half, N = 1 | 2 as 2x)",
+            "fn k<const N: u32, T: Copy, const IS_HALF: bool>(x: &[T], y: [u8; N]) {}",
+        )
+        .unwrap();
+        for part in [
+            "fnk<constN:u32,T:Copy,constIS_HALF:bool>(x:&[T],y:[u8;N]){}",
+            "k::<1,f32,false>(argument0,argument1)",
+            "kernel:\"k_1\"",
+            "kernel:\"k_2x\"",
+            "kernel:\"k_half_1\"",
+            "k::<2,u16,true>(argument0,argument1)",
+            "#[unsafe(export_name=\"k_half_2x\")]",
+            "const_:()={let_=k::<2,u16,true>;};",
+            "fn__k_half_2x(__ptr0:*constu16,__len0:::core::primitive::usize,__value1:::cuda_std::ByValue<[u8;2]>)",
+            "letsize:::core::primitive::u32=2*32;size",
+            "structk<'m,constN:u32,T,constIS_HALF:bool>",
+            "PhantomData<(T,)>",
+            "impl<'m>k<'m,2,u16,true>",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let text =
+            kernel("variants(A = false as _ | true as a)", "fn k<const A: bool>() {}").unwrap();
+        assert!(text.contains("#[unsafe(export_name=\"k\")]"), "{text}");
     }
 
     #[test]
@@ -334,9 +381,9 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         let function = "fn r#move<m: Copy>(m: for<'m> fn(&'m m), y: other::m, r#move: &[m]) {}";
-        let text = kernel("instances(r#dyn)", function).unwrap();
+        let text = kernel("variants(m = r#dyn)", function).unwrap();
         for part in [
-            "fnmove_dyn(__value0:::cuda_std::ByValue<for<'m>fn(&'mr#dyn)>",
+            "fn__move_dyn(__value0:::cuda_std::ByValue<for<'m>fn(&'mr#dyn)>",
             "__value1:::cuda_std::ByValue<other::m>,__ptr2:*constr#dyn",
             "structr#move<'m,m>",
         ] {
@@ -363,12 +410,20 @@ mod tests {
     #[test]
     fn wrong_kernels_are_refused() {
         for (bounds, function, message) in [
-            ("instances(f32)", "unsafe fn k() {}", "has no `instances`"),
-            ("instances(f32)", "unsafe fn k<'a>(x: &'a u32) {}", "over types alone"),
-            ("instances((f32, u32))", "unsafe fn k<T>(x: T) {}", "has 1 type parameters"),
+            ("variants(T = f32)", "unsafe fn k() {}", "has no `variants`"),
+            (
+                "variants(T = f32)",
+                "unsafe fn k<'a>(x: &'a u32) {}",
+                "over types and constants alone",
+            ),
+            ("variants((T) = (f32, u32))", "unsafe fn k<T>(x: T) {}", "give 1 values"),
+            ("variants(T = f32, N = 1)", "unsafe fn k<T>(x: T) {}", "no generic parameter `N`"),
+            ("variants(T = f32, T = u8)", "unsafe fn k<T>(x: T) {}", "listed twice"),
+            ("variants(T = f32)", "unsafe fn k<T, const N: u32>(x: T) {}", "list what `N` is"),
+            ("variants(T = f32 as _ | u8 as _)", "unsafe fn k<T>(x: T) {}", "are called `k`"),
             ("", "unsafe fn k() -> u32 { 0 }", "returns nothing"),
-            ("", "unsafe fn k<T>(x: T) {}", "lists the types"),
-            ("", "unsafe fn k<'a>(#[grid_constant] map: &'a Map) {}", "lists the types"),
+            ("", "unsafe fn k<T>(x: T) {}", "lists what"),
+            ("", "unsafe fn k<'a>(#[grid_constant] map: &'a Map) {}", "lists what"),
             ("", "async unsafe fn k() {}", "neither `async` nor `const`"),
             ("", "unsafe extern \"C\" fn k() {}", "sets the ABI"),
             ("", "unsafe fn k(&self) {}", "no `self`"),

@@ -3,12 +3,12 @@
 mod bounds;
 mod gpu_only;
 mod host;
-mod instance;
 mod kernel;
 mod parameter;
 mod rename;
 mod shared;
 mod space;
+mod variants;
 
 use proc_macro::TokenStream;
 use syn::parse_macro_input;
@@ -46,18 +46,24 @@ use syn::parse_macro_input;
 /// - `#[kernel(no_panic)]`: that this kernel can panic is a build error.
 /// - `#[kernel(no_local_memory)]`: so is that it keeps variables in local memory.
 ///
-/// # Instances
+/// # Variants
 ///
-/// A kernel that is generic over types lists those that it is built for. Each is an entry point,
-/// such as `scale_f32`. A `shared_array!` in it cannot depend on the types.
+/// A generic kernel lists the types and constants that it is built for. Each variant is an entry
+/// point, whose name is the kernel's and the words of its values: `scale_f32`. `as` gives another
+/// word, and `as _` none. Bounds may name the parameters. A `shared_array!` cannot depend on them.
 ///
 /// ```
 /// # use cuda_std_macros::kernel;
-/// #[kernel(instances(f32, u64))]
+/// #[kernel(variants(T = f32 | u64))]
 /// pub fn scale<T: Copy + std::ops::Mul<Output = T>>(x: &[T], factor: T) {}
 ///
-/// #[kernel(instances((f32, u8), (f64, u8)))]
+/// // `lookup_f32_u8`, `lookup_f64_u16`.
+/// #[kernel(variants((T, I) = (f32, u8) | (f64, u16)))]
 /// pub fn lookup<T: Copy, I: Copy>(table: &[T], index: &[I]) {}
+///
+/// // All combinations: `copy_128`, `copy_256`, `copy_ta_128`, `copy_ta_256`.
+/// #[kernel(block = N, variants(TRANSPOSED = false as _ | true as ta, N = 128 | 256))]
+/// pub fn copy<const N: u32, const TRANSPOSED: bool>(x: &[f32]) {}
 /// ```
 ///
 /// # On the host

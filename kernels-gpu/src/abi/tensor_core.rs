@@ -84,16 +84,43 @@ pub enum TensorCoreAbi {
     Pointer,
 }
 
-/// The names of some entry points.
-macro_rules! names {
-    ($($name:ident)*) => {
-        [$(stringify!($name)),*]
-    };
-}
-pub(crate) use names;
-
 /// The entry points of a kernel for A and B as they lie: neither, A, B, or both as their transposes.
 pub type Layouts = [&'static str; 4];
+
+/// The entry points of a kernel, for inputs of each type in the order of [`InputType::ALL`].
+#[derive(Clone, Copy)]
+pub(crate) enum EntryPoints {
+    /// One for each type.
+    Plain([&'static str; 2]),
+    /// One for each type and each way that A and B lie.
+    Layouts([Layouts; 2]),
+}
+
+/// The [`EntryPoints`] of a kernel whose variants are `types`, or `layouts` and types. The words are
+/// those of its `#[kernel(variants(..))]`: `ta` and `tb` for transposes of A and of B, then `f16`.
+macro_rules! entry_points {
+    ($kernel:ident, types) => {
+        $crate::abi::tensor_core::EntryPoints::Plain([
+            stringify!($kernel),
+            concat!(stringify!($kernel), "_f16"),
+        ])
+    };
+    ($kernel:ident, layouts) => {
+        $crate::abi::tensor_core::EntryPoints::Layouts([
+            entry_points!(@layouts $kernel, ""),
+            entry_points!(@layouts $kernel, "_f16"),
+        ])
+    };
+    (@layouts $kernel:ident, $type:literal) => {
+        [
+            concat!(stringify!($kernel), $type),
+            concat!(stringify!($kernel), "_ta", $type),
+            concat!(stringify!($kernel), "_tb", $type),
+            concat!(stringify!($kernel), "_ta_tb", $type),
+        ]
+    };
+}
+pub(crate) use entry_points;
 
 /// A kernel for tensor cores: its name, its geometry and what a launch must provide.
 ///
@@ -119,9 +146,7 @@ pub type Layouts = [&'static str; 4];
 /// [`cols`](Self::cols) rows, or `n` if those are fewer and the kernel [splits](Self::splits) K.
 #[derive(Clone, Copy)]
 pub struct TensorCoreDescriptor {
-    pub(crate) name: &'static str,
-    pub(crate) f16: &'static str,
-    pub(crate) layouts: Option<[Layouts; 2]>,
+    pub(crate) entry_points: EntryPoints,
     pub(crate) summary: &'static str,
     pub(crate) tile: [u32; 2],
     pub(crate) threads: u32,
@@ -138,24 +163,23 @@ pub struct TensorCoreDescriptor {
 impl TensorCoreDescriptor {
     /// The name: `--kernel NAME`, and the entry point for `bf16`.
     pub const fn name(&self) -> &'static str {
-        self.name
+        self.entry_point(InputType::Bf16)
     }
 
     /// The entry point for inputs of a type.
     pub const fn entry_point(&self, input: InputType) -> &'static str {
-        match input {
-            InputType::Bf16 => self.name,
-            InputType::F16 => self.f16,
+        match &self.entry_points {
+            EntryPoints::Plain(types) => types[input as usize],
+            EntryPoints::Layouts(types) => types[input as usize][0],
         }
     }
 
     /// The entry points for inputs of a type, for A and B as they lie; none if the kernel computes one
     /// product at a time, of A and B as they are multiplied, to an f32 C without an epilogue.
     pub const fn layouts(&self, input: InputType) -> Option<&Layouts> {
-        match (&self.layouts, input) {
-            (None, _) => None,
-            (Some([bf16, _]), InputType::Bf16) => Some(bf16),
-            (Some([_, f16]), InputType::F16) => Some(f16),
+        match &self.entry_points {
+            EntryPoints::Plain(_) => None,
+            EntryPoints::Layouts(types) => Some(&types[input as usize]),
         }
     }
 

@@ -144,9 +144,9 @@ impl Params {
     }
 }
 
-/// Declares an entry point that calls `Kernel::gemm`.
-macro_rules! entry_point {
-    ($name:ident, $is_aligned:literal, $min_blocks:tt) => {
+/// Declares the entry points of a kernel, for each `ALIGNED` that is listed: they call `Kernel::gemm`.
+macro_rules! entry_points {
+    ($name:ident, min_blocks $min_blocks:tt, ALIGNED = $($aligned:tt)*) => {
         /// `C = alpha * A * B + beta * C` for each product of a batch, with K split, both along the
         /// grid's z axis.
         ///
@@ -165,8 +165,8 @@ macro_rules! entry_point {
         /// - For the entry point without `_unaligned`: those matrices that the [`DESCRIPTOR`] calls
         ///   vectorized, and transposes that it calls aligned, are so as it says. Rows may be no multiples of 4 elements long, if
         ///   zeros follow up to the next one.
-        #[kernel(block = THREADS, min_blocks = $min_blocks)]
-        pub unsafe fn $name(
+        #[kernel(block = THREADS, min_blocks = $min_blocks, variants(ALIGNED = $($aligned)*))]
+        pub unsafe fn $name<const ALIGNED: bool>(
             m: u32,
             n: u32,
             k: u32,
@@ -190,7 +190,7 @@ macro_rules! entry_point {
         ) {
             // SAFETY: the same contract.
             unsafe {
-                Kernel::gemm::<$is_aligned>(Params {
+                Kernel::gemm::<ALIGNED>(Params {
                     m,
                     n,
                     k,
@@ -216,4 +216,4 @@ macro_rules! entry_point {
         }
     };
 }
-pub(crate) use entry_point;
+pub(crate) use entry_points;

@@ -8,7 +8,7 @@
 macro_rules! kernel_module {
     (
         $(#[$doc:meta])*
-        $name:ident, $unaligned:ident, $summary:literal,
+        $name:ident, $summary:literal,
         $kernel:ident { $($constant:ident: $value:literal),* },
         vectorized $vectorized:expr, transposed $transposed:expr, transposes_c $transposes_c:literal,
         min_blocks $min_blocks:literal, $source:literal
@@ -21,7 +21,7 @@ macro_rules! kernel_module {
 
             use crate::abi::{Arithmetic, GridOrder, KernelDescriptor, Reads, Shared, Target, Unaligned, epilogue};
             use crate::device::geometry::Geometry;
-            use crate::device::schedule::split_k::{Params, entry_point};
+            use crate::device::schedule::split_k::{Params, entry_points};
             use super::$kernel;
 
             struct Shape;
@@ -53,7 +53,7 @@ macro_rules! kernel_module {
                 grid: GridOrder::ColumnsAlongX,
                 shared: Shared::Dynamic(|k| Kernel::shared_bytes(k)),
                 unaligned: Some(Unaligned {
-                    name: stringify!($unaligned),
+                    name: concat!(stringify!($name), "_unaligned"),
                     vectorized: $vectorized,
                     transposed: $transposed,
                     transposes_c: $transposes_c,
@@ -64,8 +64,7 @@ macro_rules! kernel_module {
                 source: include_str!($source),
             };
 
-            entry_point!($name, true, $min_blocks);
-            entry_point!($unaligned, false, $min_blocks);
+            entry_points!($name, min_blocks $min_blocks, ALIGNED = true as _ | false as unaligned);
         }
     };
 }

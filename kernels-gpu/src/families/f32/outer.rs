@@ -54,7 +54,7 @@ macro_rules! outer_module {
 
             use crate::abi::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target, epilogue};
             use crate::device::geometry::Geometry;
-            use crate::device::schedule::split_k::{Params, entry_point};
+            use crate::device::schedule::split_k::{Params, entry_points};
             use super::Outer;
 
             struct Shape;
@@ -95,7 +95,7 @@ macro_rules! outer_module {
                 source: include_str!("outer.rs"),
             };
 
-            entry_point!($name, false, $min_blocks);
+            entry_points!($name, min_blocks $min_blocks, ALIGNED = false as _);
         }
     };
 }

@@ -43,7 +43,7 @@ use crate::device::schedule::split_k::Params;
 
 kernel_module! {
     /// M up to 8.
-    skinny_m_8x128, skinny_m_8x128_unaligned,
+    skinny_m_8x128,
     "8x128 outputs, 4 columns per lane, warps along K",
     SkinnyM {
         BM: 8, BN: 128, BK: 32, WM: 8, WN: 128, TM: 8, TN: 4, SLICES: 8, STAGES: 6
@@ -54,7 +54,7 @@ kernel_module! {
 
 kernel_module! {
     /// M up to 4.
-    skinny_m_4x128, skinny_m_4x128_unaligned,
+    skinny_m_4x128,
     "4x128 outputs, 4 columns per lane, warps along K",
     SkinnyM {
         BM: 4, BN: 128, BK: 32, WM: 4, WN: 128, TM: 4, TN: 4, SLICES: 8, STAGES: 6
@@ -66,7 +66,7 @@ kernel_module! {
 kernel_module! {
     /// M up to 2, vector times matrix: with as many blocks from 4096 columns as a large GPU has
     /// multiprocessors, so that no tile needs a split-K reduction.
-    skinny_m_2x32, skinny_m_2x32_unaligned,
+    skinny_m_2x32,
     "2x32 outputs, 4 columns per lane, lanes and warps along K",
     SkinnyM {
         BM: 2, BN: 32, BK: 128, WM: 2, WN: 32, TM: 2, TN: 4, SLICES: 32, STAGES: 6
@@ -77,7 +77,7 @@ kernel_module! {
 
 kernel_module! {
     /// M up to 2, in batches, with a K of a step or a few.
-    skinny_m_2x64, skinny_m_2x64_unaligned,
+    skinny_m_2x64,
     "2x64 outputs, 4 columns per lane, lanes and warps along K",
     SkinnyM {
         BM: 2, BN: 64, BK: 64, WM: 2, WN: 64, TM: 2, TN: 4, SLICES: 16, STAGES: 3

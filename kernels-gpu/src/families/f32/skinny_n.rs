@@ -59,7 +59,7 @@ use crate::device::schedule::split_k::Params;
 
 kernel_module! {
     /// N up to 16, and some more.
-    skinny_n_32x16, skinny_n_32x16_unaligned,
+    skinny_n_32x16,
     "32x16 outputs, 4 rows per warp, lanes along K",
     SkinnyN {
         BM: 32, BN: 16, BK: 128, WM: 4, WN: 16, TM: 4, TN: 16, SLICES: 32, STAGES: 4
@@ -70,7 +70,7 @@ kernel_module! {
 
 kernel_module! {
     /// N up to 8.
-    skinny_n_32x8, skinny_n_32x8_unaligned,
+    skinny_n_32x8,
     "32x8 outputs, 4 rows per warp, lanes along K",
     SkinnyN {
         BM: 32, BN: 8, BK: 128, WM: 4, WN: 8, TM: 4, TN: 8, SLICES: 32, STAGES: 5
@@ -81,7 +81,7 @@ kernel_module! {
 
 kernel_module! {
     /// N up to 4.
-    skinny_n_32x4, skinny_n_32x4_unaligned,
+    skinny_n_32x4,
     "32x4 outputs, 4 rows per warp, lanes along K",
     SkinnyN {
         BM: 32, BN: 4, BK: 128, WM: 4, WN: 4, TM: 4, TN: 4, SLICES: 32, STAGES: 6
@@ -92,7 +92,7 @@ kernel_module! {
 
 kernel_module! {
     /// N = 2.
-    skinny_n_32x2, skinny_n_32x2_unaligned,
+    skinny_n_32x2,
     "32x2 outputs, 4 rows per warp, lanes along K",
     SkinnyN {
         BM: 32, BN: 2, BK: 128, WM: 4, WN: 2, TM: 4, TN: 2, SLICES: 32, STAGES: 6
@@ -103,7 +103,7 @@ kernel_module! {
 
 kernel_module! {
     /// Matrix times vector.
-    skinny_n_32x1, skinny_n_32x1_unaligned,
+    skinny_n_32x1,
     "32x1 outputs, 4 rows per warp, lanes along K",
     SkinnyN {
         BM: 32, BN: 1, BK: 128, WM: 4, WN: 1, TM: 4, TN: 1, SLICES: 32, STAGES: 6

@@ -46,7 +46,7 @@ use crate::device::schedule::split_k::Params;
 
 kernel_module! {
     /// Products up to 32 x 32.
-    small_32x32, small_32x32_unaligned,
+    small_32x32,
     "32x32 outputs, 8x4 per thread, 1 warp, for batches",
     Small {
         BM: 32, BN: 32, BK: 16, WM: 32, WN: 32, TM: 8, TN: 4, SLICES: 1, STAGES: 3

@@ -7,7 +7,7 @@ use super::tiled::Tiled;
 
 kernel_module! {
     /// Large products with rows that 128-bit accesses do not reach, and batches.
-    tile_128x128x16, tile_128x128x16_unaligned,
+    tile_128x128x16,
     "128x128 outputs, 8x8 per thread, 8 warps, no slices",
     Tiled {
         BM: 128, BN: 128, BK: 16, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 1, STAGES: 4
@@ -18,7 +18,7 @@ kernel_module! {
 
 kernel_module! {
     /// The same for a smaller C.
-    tile_64x128x16, tile_64x128x16_unaligned,
+    tile_64x128x16,
     "64x128 outputs, 8x8 per thread, 4 warps, no slices",
     Tiled {
         BM: 64, BN: 128, BK: 16, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 1, STAGES: 4
@@ -29,7 +29,7 @@ kernel_module! {
 
 kernel_module! {
     /// Batches of products of about this size.
-    tile_64x64x16, tile_64x64x16_unaligned,
+    tile_64x64x16,
     "64x64 outputs, 8x4 per thread, 4 warps, no slices",
     Tiled {
         BM: 64, BN: 64, BK: 16, WM: 32, WN: 32, TM: 8, TN: 4, SLICES: 1, STAGES: 5
@@ -40,7 +40,7 @@ kernel_module! {
 
 kernel_module! {
     /// An N up to 48, or of which the last tile of 64 would be less full.
-    tile_64x48x16, tile_64x48x16_unaligned,
+    tile_64x48x16,
     "64x48 outputs, 8x4 per thread, 3 warps, no slices",
     Tiled {
         BM: 64, BN: 48, BK: 16, WM: 64, WN: 16, TM: 8, TN: 4, SLICES: 1, STAGES: 4, EPILOGUE_QUADS: 8
@@ -51,7 +51,7 @@ kernel_module! {
 
 kernel_module! {
     /// Batches of the smallest products. Where it is launched for a single small one, short sums are compensated.
-    tile_16x16x16, tile_16x16x16_unaligned,
+    tile_16x16x16,
     "16x16 outputs, 4x4 per thread, 4 slices of 16 threads",
     Tiled {
         BM: 16, BN: 16, BK: 16, WM: 16, WN: 16, TM: 4, TN: 4, SLICES: 4, STAGES: 4, COMPENSATED_K: 12
@@ -62,7 +62,7 @@ kernel_module! {
 
 kernel_module! {
     /// For a C that is wide and low: M up to 64.
-    tile_64x128, tile_64x128_unaligned,
+    tile_64x128,
     "64x128 outputs, 8x8 per thread, 2 slices of 4 warps",
     Tiled {
         BM: 64, BN: 128, BK: 32, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 2, STAGES: 3
@@ -73,7 +73,7 @@ kernel_module! {
 
 kernel_module! {
     /// Mid-sized products with splits.
-    tile_64x64, tile_64x64_unaligned,
+    tile_64x64,
     "64x64 outputs, 8x8 per thread, 4 slices of 2 warps",
     Tiled {
         BM: 64, BN: 64, BK: 64, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 4, STAGES: 3
@@ -84,7 +84,7 @@ kernel_module! {
 
 kernel_module! {
     /// Few tiles: slices of a block take the place of splits, and all of its threads share the epilogue.
-    tile_64x48, tile_64x48_unaligned,
+    tile_64x48,
     "64x48 outputs, 8x4 per thread, 4 slices of 3 warps",
     Tiled {
         BM: 64, BN: 48, BK: 64, WM: 64, WN: 16, TM: 8, TN: 4, SLICES: 4, STAGES: 3
@@ -95,7 +95,7 @@ kernel_module! {
 
 kernel_module! {
     /// Many rows, and few columns.
-    tile_64x32, tile_64x32_unaligned,
+    tile_64x32,
     "64x32 outputs, 8x4 per thread, 4 slices of 2 warps",
     Tiled {
         BM: 64, BN: 32, BK: 64, WM: 32, WN: 32, TM: 8, TN: 4, SLICES: 4, STAGES: 3
@@ -106,7 +106,7 @@ kernel_module! {
 
 kernel_module! {
     /// M up to 32.
-    tile_32x128, tile_32x128_unaligned,
+    tile_32x128,
     "32x128 outputs, 8x8 per thread, 4 slices of 2 warps",
     Tiled {
         BM: 32, BN: 128, BK: 32, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 4, STAGES: 4
@@ -117,7 +117,7 @@ kernel_module! {
 
 kernel_module! {
     /// The same for a C that is wide and low.
-    tile_32x64, tile_32x64_unaligned,
+    tile_32x64,
     "32x64 outputs, 8x8 per thread, 8 slices of 1 warp",
     Tiled {
         BM: 32, BN: 64, BK: 64, WM: 32, WN: 64, TM: 8, TN: 8, SLICES: 8, STAGES: 3
@@ -128,7 +128,7 @@ kernel_module! {
 
 kernel_module! {
     /// The smallest products.
-    tile_32x32, tile_32x32_unaligned,
+    tile_32x32,
     "32x32 outputs, 8x4 per thread, 8 slices of 1 warp",
     Tiled {
         BM: 32, BN: 32, BK: 64, WM: 32, WN: 32, TM: 8, TN: 4, SLICES: 8, STAGES: 3
@@ -139,7 +139,7 @@ kernel_module! {
 
 kernel_module! {
     /// M up to 16: reads B once.
-    tile_16x128, tile_16x128_unaligned,
+    tile_16x128,
     "16x128 outputs, 8x8 per thread, 8 slices of 1 warp",
     Tiled {
         BM: 16, BN: 128, BK: 64, WM: 16, WN: 128, TM: 8, TN: 8, SLICES: 8, STAGES: 3
@@ -150,7 +150,7 @@ kernel_module! {
 
 kernel_module! {
     /// M up to 4, vector times matrix among them.
-    tile_4x128, tile_4x128_unaligned,
+    tile_4x128,
     "4x128 outputs, 4x4 per thread, 8 slices of 1 warp",
     Tiled {
         BM: 4, BN: 128, BK: 64, WM: 4, WN: 128, TM: 4, TN: 4, SLICES: 8, STAGES: 3

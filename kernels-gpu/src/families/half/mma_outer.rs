@@ -22,7 +22,7 @@ use cuda_std::prelude::*;
 
 use crate::abi::epilogue::Parameters;
 use crate::abi::tensor_core::options::HALF_OUTPUT;
-use crate::abi::tensor_core::{BK, TensorCoreAbi, TensorCoreDescriptor, names};
+use crate::abi::tensor_core::{BK, TensorCoreAbi, TensorCoreDescriptor, entry_points};
 use crate::device::operand::half_rows::{HalfRows, VECTOR};
 use crate::device::operand::half_tile::HalfTile;
 use crate::device::output::matrix::Output;
@@ -41,20 +41,13 @@ const MMA_N: u32 = 8;
 macro_rules! kernels {
     ($(
         $(#[$doc:meta])*
-        $descriptor:ident: $summary:literal,
+        $descriptor:ident = $name:ident: $summary:literal,
         $warps_m:literal x $warps_n:literal warps of $mt:literal x $nt:literal, $sums:literal sums,
-        $blocks:literal per multiprocessor,
-        bf16: $bf16:ident $bf16_ta:ident $bf16_tb:ident $bf16_ta_tb:ident,
-        f16: $f16:ident $f16_ta:ident $f16_tb:ident $f16_ta_tb:ident;
+        $blocks:literal per multiprocessor;
     )*) => {$(
         $(#[$doc])*
         pub const $descriptor: TensorCoreDescriptor = TensorCoreDescriptor {
-            name: stringify!($bf16),
-            f16: stringify!($f16),
-            layouts: Some([
-                names![$bf16 $bf16_ta $bf16_tb $bf16_ta_tb],
-                names![$f16 $f16_ta $f16_tb $f16_ta_tb],
-            ]),
+            entry_points: entry_points!($name, layouts),
             summary: $summary,
             tile: [$warps_m * $mt * MMA_M, $warps_n * $nt * MMA_N],
             threads: $warps_m * $warps_n * 32,
@@ -66,26 +59,22 @@ macro_rules! kernels {
             blocks: $blocks,
             source: include_str!("mma_outer.rs"),
         };
-        kernels!(@one $bf16, Bf16, false, $warps_m, $warps_n, $mt, $nt, $sums, $blocks, false, false);
-        kernels!(@one $bf16_ta, Bf16, false, $warps_m, $warps_n, $mt, $nt, $sums, $blocks, true, false);
-        kernels!(@one $bf16_tb, Bf16, false, $warps_m, $warps_n, $mt, $nt, $sums, $blocks, false, true);
-        kernels!(@one $bf16_ta_tb, Bf16, false, $warps_m, $warps_n, $mt, $nt, $sums, $blocks, true, true);
-        kernels!(@one $f16, F16, true, $warps_m, $warps_n, $mt, $nt, $sums, $blocks, false, false);
-        kernels!(@one $f16_ta, F16, true, $warps_m, $warps_n, $mt, $nt, $sums, $blocks, true, false);
-        kernels!(@one $f16_tb, F16, true, $warps_m, $warps_n, $mt, $nt, $sums, $blocks, false, true);
-        kernels!(@one $f16_ta_tb, F16, true, $warps_m, $warps_n, $mt, $nt, $sums, $blocks, true, true);
-    )*};
-    (
-        @one $name:ident, $type:ident, $f16:literal, $warps_m:literal, $warps_n:literal,
-        $mt:literal, $nt:literal, $sums:literal, $blocks:literal, $trans_a:literal, $trans_b:literal
-    ) => {
+
         /// `C = epilogue(alpha * op(A) * op(B) + beta * C)`, of each product of a batch.
         ///
         /// # Safety
         /// - The parameters and the grid are as [`TensorCoreDescriptor`] says. The launch may begin early.
         /// - Nothing else writes A or B, or touches C, during the launch.
-        #[kernel(block = $warps_m * $warps_n * 32, min_blocks = $blocks)]
-        pub unsafe fn $name(
+        #[kernel(
+            block = $warps_m * $warps_n * 32,
+            min_blocks = $blocks,
+            variants(
+                TRANS_A = false as _ | true as ta,
+                TRANS_B = false as _ | true as tb,
+                (T, IS_F16) = (Bf16, false) as _ | (F16, true) as f16,
+            )
+        )]
+        pub unsafe fn $name<const TRANS_A: bool, const TRANS_B: bool, T: Multiply<4, 2, [f32; 4]>, const IS_F16: bool>(
             m: u32,
             n: u32,
             k: u32,
@@ -107,8 +96,8 @@ macro_rules! kernels {
                 pointer.wrapping_add(product as usize * stride as usize)
             };
             let product = thread::block_idx_y();
-            let [rows_a, cols_a] = if $trans_a { [k, m] } else { [m, k] };
-            let [rows_b, cols_b] = if $trans_b { [n, k] } else { [k, n] };
+            let [rows_a, cols_a] = if TRANS_A { [k, m] } else { [m, k] };
+            let [rows_b, cols_b] = if TRANS_B { [n, k] } else { [k, n] };
             let pointer = of_product(product, a, stride_a);
             let a = HalfRows { pointer, ld: lda, rows: rows_a, cols: cols_a };
             let pointer = of_product(product, b, stride_b);
@@ -116,29 +105,23 @@ macro_rules! kernels {
             // SAFETY: the caller keeps the contract, and there is no other output.
             unsafe {
                 let c = Output::new(c, ldc, m, n, alpha, beta);
-                let c = TensorOutput::<$f16>::new(c, options & HALF_OUTPUT != 0, epilogue);
+                let c = TensorOutput::<IS_F16>::new(c, options & HALF_OUTPUT != 0, epilogue);
                 gemm::<
-                    $type, $f16, { $warps_m * $mt * MMA_M }, { $warps_n * $nt * MMA_N },
-                    $warps_m, $warps_n, { $warps_m * $warps_n * 32 }, $mt, $nt, $sums, $trans_a, $trans_b,
+                    T, IS_F16, { $warps_m * $mt * MMA_M }, { $warps_n * $nt * MMA_N },
+                    $warps_m, $warps_n, { $warps_m * $warps_n * 32 }, $mt, $nt, $sums, TRANS_A, TRANS_B,
                 >([n, k], a, b, |product| c.of_product(product, stride_c));
             }
         }
-    };
+    )*};
 }
 
 kernels! {
     /// For a tall C.
-    TILE_128X64: "mma.sync for a short K: 128 x 64 outputs per block, of rows that begin anywhere",
-        4 x 2 warps of 2 x 4, 16 sums, 3 per multiprocessor,
-        bf16: mma_outer_128x64 mma_outer_128x64_ta mma_outer_128x64_tb mma_outer_128x64_ta_tb,
-        f16: mma_outer_128x64_f16 mma_outer_128x64_ta_f16 mma_outer_128x64_tb_f16
-            mma_outer_128x64_ta_tb_f16;
+    TILE_128X64 = mma_outer_128x64: "mma.sync for a short K: 128 x 64 outputs per block, of rows that begin anywhere",
+        4 x 2 warps of 2 x 4, 16 sums, 3 per multiprocessor;
     /// For a wide C.
-    TILE_64X128: "mma_outer_128x64 with 64 x 128 outputs per block",
-        2 x 4 warps of 2 x 4, 16 sums, 3 per multiprocessor,
-        bf16: mma_outer_64x128 mma_outer_64x128_ta mma_outer_64x128_tb mma_outer_64x128_ta_tb,
-        f16: mma_outer_64x128_f16 mma_outer_64x128_ta_f16 mma_outer_64x128_tb_f16
-            mma_outer_64x128_ta_tb_f16;
+    TILE_64X128 = mma_outer_64x128: "mma_outer_128x64 with 64 x 128 outputs per block",
+        2 x 4 warps of 2 x 4, 16 sums, 3 per multiprocessor;
 }
 
 /// Bytes of shared memory of a block: a step of A and of B, and as much for what is copied as it lies; or its tile of C.

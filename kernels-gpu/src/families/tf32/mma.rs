@@ -44,13 +44,15 @@
 //! a step of `tf32_mma_128x128` takes its tensor cores 512 cycles, and shared memory and rounding 384 each; the tensor
 //! cores of `tf32x3_mma_128x128` take 1.6 times as many as either.
 
+mod copy;
+
 use core::array;
 
 use cuda_std::cp_async;
 use cuda_std::hint::black_box;
 use cuda_std::mma::ldmatrix_x4;
 use cuda_std::prelude::*;
-use cuda_std::shared::{self, SharedPtr};
+use cuda_std::shared;
 
 use super::warp_tile::Fragments;
 use crate::device::operand::input::Input;
@@ -75,7 +77,7 @@ const PART: usize = 8;
 macro_rules! kernels {
     ($(
         $(#[$doc:meta])*
-        $name:ident, $unaligned:ident: $summary:literal,
+        $name:ident: $summary:literal,
         $warps_m:literal x $warps_n:literal warps of $mt:literal x $nt:literal,
         steps of $bk:literal, $stages:literal stages, split $split:literal, min_blocks $min_blocks:literal;
     )*) => {$(
@@ -84,7 +86,7 @@ macro_rules! kernels {
             use cuda_std::prelude::*;
 
             use crate::abi::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Reads, Shared, Target, Unaligned, epilogue};
-            use crate::device::schedule::split_k::{Params, entry_point};
+            use crate::device::schedule::split_k::{Params, entry_points};
             use super::Geometry;
 
             type Kernel = Geometry<
@@ -112,7 +114,7 @@ macro_rules! kernels {
                 grid: GridOrder::ColumnsAlongX,
                 shared: Shared::Dynamic(|_| Kernel::SHARED_BYTES as u64),
                 unaligned: Some(Unaligned {
-                    name: stringify!($unaligned),
+                    name: concat!(stringify!($name), "_unaligned"),
                     vectorized: [true, true, false],
                     transposed: [Reads::Copied; 2],
                     transposes_c: false,
@@ -123,26 +125,25 @@ macro_rules! kernels {
                 source: include_str!("mma.rs"),
             };
 
-            entry_point!($name, true, $min_blocks);
-            entry_point!($unaligned, false, $min_blocks);
+            entry_points!($name, min_blocks $min_blocks, ALIGNED = true as _ | false as unaligned);
         }
     )*};
 }
 
 kernels! {
     /// For large products.
-    tf32_mma_128x128, tf32_mma_128x128_unaligned:
+    tf32_mma_128x128:
         "TF32 tensor cores by mma.sync, rounded in registers: 128 x 128 per block",
         2 x 2 warps of 4 x 8, steps of 16, 3 stages, split false, min_blocks 2;
     /// For small ones.
-    tf32_mma_64x64, tf32_mma_64x64_unaligned: "tf32_mma_128x128 with 64 x 64 outputs per block",
+    tf32_mma_64x64: "tf32_mma_128x128 with 64 x 64 outputs per block",
         2 x 2 warps of 2 x 4, steps of 16, 4 stages, split false, min_blocks 4;
     /// For large products.
-    tf32x3_mma_128x128, tf32x3_mma_128x128_unaligned:
+    tf32x3_mma_128x128:
         "three TF32 products by mma.sync for the accuracy of f32: 128 x 128 per block",
         2 x 4 warps of 4 x 4, steps of 32, 3 stages, split true, min_blocks 1;
     /// For small ones.
-    tf32x3_mma_64x64, tf32x3_mma_64x64_unaligned: "tf32x3_mma_128x128 with 64 x 64 outputs per block",
+    tf32x3_mma_64x64: "tf32x3_mma_128x128 with 64 x 64 outputs per block",
         2 x 2 warps of 2 x 4, steps of 32, 3 stages, split true, min_blocks 3;
 }
 
@@ -372,73 +373,6 @@ impl<
             k += BK;
         }
         check
-    }
-
-    /// Asks for this thread's share of the tiles that begin at `k`, with zeros outside; for nothing past the end.
-    ///
-    /// # Safety
-    /// The matrices are as the launch promises, and nobody uses the stage.
-    #[inline(always)]
-    unsafe fn copy<const ALIGNED: bool>(block: Block, k: u32, to: SharedPtr<f32>) {
-        let width = if ALIGNED { CHUNK } else { 1 };
-        let tid = thread::thread_idx_x();
-        // Sums and fragments leave no registers for addresses: they are worked out for each step.
-        let (tid, k) = (black_box(tid), black_box(k));
-        let first = tid * width;
-        let (rows_a, rows_b) = (Self::THREADS * width / BK, Self::THREADS * width / Self::BN);
-        let (row_a, col_a) = (first / BK, first % BK);
-        let (row_b, col_b) = (first / Self::BN, first % Self::BN);
-        let (to_a, to_b) = (to, to.add(Self::STAGE_A));
-        let Block { a, b, end, .. } = block;
-        let (row, col) = (black_box(block.row), black_box(block.col));
-        // SAFETY: this thread's own elements of the stage; no more than what is inside is read, and where
-        // `ALIGNED`, all four are.
-        unsafe {
-            if block.is_interior && k + BK <= end {
-                let mut from = a.address(row + row_a, k + col_a);
-                for i in (0..Self::BM).step_by(rows_a as usize) {
-                    let to = to_a.add(Self::at_a(i + row_a, col_a));
-                    if ALIGNED {
-                        cp_async::copy4(to, from)
-                    } else {
-                        cp_async::copy(to, from)
-                    }
-                    from = from.wrapping_add(a.step(rows_a));
-                }
-                let mut from = b.address(k + row_b, col + col_b);
-                for i in (0..BK).step_by(rows_b as usize) {
-                    let to = to_b.add(Self::at_b(i + row_b, col_b));
-                    if ALIGNED {
-                        cp_async::copy4(to, from)
-                    } else {
-                        cp_async::copy(to, from)
-                    }
-                    from = from.wrapping_add(b.step(rows_b));
-                }
-                return;
-            }
-            if k >= end {
-                return;
-            }
-            let copy = |to: SharedPtr<f32>, (from, is_inside): (*const f32, bool)| {
-                if ALIGNED {
-                    cp_async::copy4_zfill(to, from, is_inside);
-                } else {
-                    cp_async::copy_zfill(to, from, is_inside);
-                }
-            };
-            // Not known to the compiler, so that these loops are not unrolled.
-            let mut at = black_box(row_a);
-            while at < Self::BM {
-                copy(to_a.add(Self::at_a(at, col_a)), a.address_if_inside(row + at, k + col_a));
-                at = black_box(at + rows_a);
-            }
-            at = black_box(row_b);
-            while at < BK {
-                copy(to_b.add(Self::at_b(at, col_b)), b.address_if_inside(k + at, col + col_b));
-                at = black_box(at + rows_b);
-            }
-        }
     }
 
     /// The sums in the order of [`place`](Self::place), eight neighbours of a row each.

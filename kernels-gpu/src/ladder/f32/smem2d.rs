@@ -49,7 +49,6 @@ use crate::abi::{
 use crate::device::operand::fragment::fragment;
 use crate::device::operand::input::Input;
 use crate::device::output::matrix::Output;
-use crate::ladder::f32::entry_points;
 
 /// Rows of C per block.
 const BM: u32 = 128;
@@ -89,15 +88,17 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     source: include_str!("smem2d.rs"),
 };
 
-entry_points! {
-    #[kernel(block = THREADS)]
-    smem2d, smem2d_unaligned => gemm
-}
-
+/// `C = alpha * A * B + beta * C`.
+///
 /// # Safety
-/// As for the entry points.
-#[inline(always)]
-unsafe fn gemm<const ALIGNED: bool>(
+/// - The grid covers C with blocks as [`DESCRIPTOR`] says.
+/// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n
+///   elements, with leading dimensions `lda >= k`, `ldb >= n` and `ldc >= n`.
+/// - Nothing else writes A or B, or touches C, during the launch.
+/// - If `ALIGNED`, the pointers are multiples of 16 bytes, and `n`, `k`, `lda`, `ldb` and `ldc`
+///   multiples of 4.
+#[kernel(block = THREADS, variants(ALIGNED = true as _ | false as unaligned))]
+pub unsafe fn smem2d<const ALIGNED: bool>(
     m: u32,
     n: u32,
     k: u32,

@@ -49,7 +49,7 @@ use cuda_std::shared::SharedPtr;
 
 use crate::abi::epilogue::Parameters;
 use crate::abi::tensor_core::options::HALF_OUTPUT;
-use crate::abi::tensor_core::{BK, TensorCoreAbi, TensorCoreDescriptor, names};
+use crate::abi::tensor_core::{BK, TensorCoreAbi, TensorCoreDescriptor, entry_points};
 use crate::device::output::bias::NoColumnBias;
 use crate::device::output::matrix::Output;
 use crate::device::output::staging::STAGING;
@@ -74,19 +74,12 @@ const _: () =
 macro_rules! kernels {
     ($(
         $(#[$doc:meta])*
-        $descriptor:ident: $summary:literal,
-        $warps_m:literal x $warps_n:literal warps of $mt:literal x $nt:literal, $sums:literal sums,
-        bf16: $bf16:ident $bf16_ta:ident $bf16_tb:ident $bf16_ta_tb:ident,
-        f16: $f16:ident $f16_ta:ident $f16_tb:ident $f16_ta_tb:ident;
+        $descriptor:ident = $name:ident: $summary:literal,
+        $warps_m:literal x $warps_n:literal warps of $mt:literal x $nt:literal, $sums:literal sums;
     )*) => {$(
         $(#[$doc])*
         pub const $descriptor: TensorCoreDescriptor = TensorCoreDescriptor {
-            name: stringify!($bf16),
-            f16: stringify!($f16),
-            layouts: Some([
-                names![$bf16 $bf16_ta $bf16_tb $bf16_ta_tb],
-                names![$f16 $f16_ta $f16_tb $f16_ta_tb],
-            ]),
+            entry_points: entry_points!($name, layouts),
             summary: $summary,
             tile: [$warps_m * $mt * 16, $warps_n * $nt * 8],
             threads: $warps_m * $warps_n * 32,
@@ -98,26 +91,22 @@ macro_rules! kernels {
             blocks: 1,
             source: include_str!("mma.rs"),
         };
-        kernels!(@one $bf16, Bf16, false, $warps_m, $warps_n, $mt, $nt, $sums, false, false);
-        kernels!(@one $bf16_ta, Bf16, false, $warps_m, $warps_n, $mt, $nt, $sums, true, false);
-        kernels!(@one $bf16_tb, Bf16, false, $warps_m, $warps_n, $mt, $nt, $sums, false, true);
-        kernels!(@one $bf16_ta_tb, Bf16, false, $warps_m, $warps_n, $mt, $nt, $sums, true, true);
-        kernels!(@one $f16, F16, true, $warps_m, $warps_n, $mt, $nt, $sums, false, false);
-        kernels!(@one $f16_ta, F16, true, $warps_m, $warps_n, $mt, $nt, $sums, true, false);
-        kernels!(@one $f16_tb, F16, true, $warps_m, $warps_n, $mt, $nt, $sums, false, true);
-        kernels!(@one $f16_ta_tb, F16, true, $warps_m, $warps_n, $mt, $nt, $sums, true, true);
-    )*};
-    (
-        @one $name:ident, $type:ident, $f16:literal, $warps_m:literal, $warps_n:literal,
-        $mt:literal, $nt:literal, $sums:literal, $trans_a:literal, $trans_b:literal
-    ) => {
+
         /// `C = epilogue(alpha * op(A) * op(B) + beta * C)`, of each product of a batch.
         ///
         /// # Safety
         /// - The parameters and the grid are as [`TensorCoreDescriptor`] says.
         /// - Nothing else writes A or B, or touches C, during the launch.
-        #[kernel(block = $warps_m * $warps_n * 32, min_blocks = 1)]
-        pub unsafe fn $name(
+        #[kernel(
+            block = $warps_m * $warps_n * 32,
+            min_blocks = 1,
+            variants(
+                TRANS_A = false as _ | true as ta,
+                TRANS_B = false as _ | true as tb,
+                (T, IS_F16) = (Bf16, false) as _ | (F16, true) as f16,
+            )
+        )]
+        pub unsafe fn $name<const TRANS_A: bool, const TRANS_B: bool, T: Multiply<4, 2, [f32; 4]>, const IS_F16: bool>(
             m: u32,
             n: u32,
             k: u32,
@@ -136,15 +125,15 @@ macro_rules! kernels {
             epilogue: Parameters,
         ) {
             let product = thread::block_idx_y();
-            let [rows_a, cols_a] = if $trans_a { [k, m] } else { [m, k] };
-            let [rows_b, cols_b] = if $trans_b { [n, k] } else { [k, n] };
+            let [rows_a, cols_a] = if TRANS_A { [k, m] } else { [m, k] };
+            let [rows_b, cols_b] = if TRANS_B { [n, k] } else { [k, n] };
             let a = Input { pointer: a, ld: lda, rows: rows_a, cols: cols_a };
             let b = Input { pointer: b, ld: ldb, rows: rows_b, cols: cols_b };
             // SAFETY: the caller keeps the contract, and there is no other output.
             unsafe {
                 let c = Output::new(c, ldc, m, n, alpha, beta);
-                let c = TensorOutput::<$f16>::new(c, options & HALF_OUTPUT != 0, epilogue);
-                gemm::<$type, $f16, $warps_m, $warps_n, $mt, $nt, $sums, $trans_a, $trans_b>(
+                let c = TensorOutput::<IS_F16>::new(c, options & HALF_OUTPUT != 0, epilogue);
+                gemm::<T, IS_F16, $warps_m, $warps_n, $mt, $nt, $sums, TRANS_A, TRANS_B>(
                     [m, n, k],
                     a.of_product(product, stride_a),
                     b.of_product(product, stride_b),
@@ -152,25 +141,19 @@ macro_rules! kernels {
                 );
             }
         }
-    };
+    )*};
 }
 
 kernels! {
     /// Two blocks fit on a multiprocessor that has 192 KB of shared memory.
-    DESCRIPTOR: "mma.sync of fragments that ldmatrix loads from swizzled tiles",
-        2 x 2 warps of 4 x 8, 32 sums,
-        bf16: mma mma_ta mma_tb mma_ta_tb,
-        f16: mma_f16 mma_ta_f16 mma_tb_f16 mma_ta_tb_f16;
+    DESCRIPTOR = mma: "mma.sync of fragments that ldmatrix loads from swizzled tiles",
+        2 x 2 warps of 4 x 8, 32 sums;
     /// For large products, where a block may have 144 KB of shared memory.
-    TILE_128X256: "mma with 128 x 256 outputs per block",
-        2 x 4 warps of 4 x 8, 32 sums,
-        bf16: mma_128x256 mma_128x256_ta mma_128x256_tb mma_128x256_ta_tb,
-        f16: mma_128x256_f16 mma_128x256_ta_f16 mma_128x256_tb_f16 mma_128x256_ta_tb_f16;
+    TILE_128X256 = mma_128x256: "mma with 128 x 256 outputs per block",
+        2 x 4 warps of 4 x 8, 32 sums;
     /// For products of too few tiles of these sizes for all multiprocessors.
-    TILE_64X64: "mma with 64 x 64 outputs per block",
-        2 x 2 warps of 2 x 4, 16 sums,
-        bf16: mma_64x64 mma_64x64_ta mma_64x64_tb mma_64x64_ta_tb,
-        f16: mma_64x64_f16 mma_64x64_ta_f16 mma_64x64_tb_f16 mma_64x64_ta_tb_f16;
+    TILE_64X64 = mma_64x64: "mma with 64 x 64 outputs per block",
+        2 x 2 warps of 2 x 4, 16 sums;
 }
 
 /// A or B, as it lies.

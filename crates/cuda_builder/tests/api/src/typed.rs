@@ -92,7 +92,7 @@ pub fn numbers(mut out: DisjointSlice<u32>) {
 }
 
 /// `out = x * factor`.
-#[kernel(instances(f32, u64))]
+#[kernel(variants(T = f32 | u64))]
 pub fn scale<T: Copy + Mul<Output = T>>(x: &[T], factor: T, mut out: DisjointSlice<T>) {
     for (i, out) in out.iter_mut() {
         if let Some(x) = x.get(i) {
@@ -124,7 +124,7 @@ cuda_std::device_fn! {
 }
 
 /// `out = f(x)`, with what stands for a closure of the host.
-#[kernel(instances(Power, Thirds))]
+#[kernel(variants(F = Power | Thirds))]
 pub fn map<F: DeviceFn<(f32, usize), Output = f32>>(f: F, x: &[f32], mut out: DisjointSlice<f32>) {
     for (i, out) in out.iter_mut() {
         *out = f.call((x[i], i));
@@ -135,7 +135,7 @@ pub fn map<F: DeviceFn<(f32, usize), Output = f32>>(f: F, x: &[f32], mut out: Di
 ///
 /// # Safety
 /// `out` has `n` elements.
-#[kernel(instances((f32, u32), (f64, u16)))]
+#[kernel(variants((T, U) = (f32, u32) | (f64, u16)))]
 pub unsafe fn lines<T: From<f32> + Copy, U: Into<u32> + Copy>(
     line: Line,
     x: &[U],

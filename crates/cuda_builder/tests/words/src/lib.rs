@@ -29,7 +29,7 @@ pub fn r#loop(#[grid_constant] r#in: &[u32; 4], mut out: DisjointSlice<u32>) {
     }
 }
 
-/// A type of an instance.
+/// A type of a variant.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -37,7 +37,7 @@ pub struct r#dyn(pub f32);
 
 /// Copies, for types that are named as keywords are, through a parameter of the kernel's name.
 #[allow(non_camel_case_types)]
-#[kernel(instances((u32, u8), (r#dyn, u8)))]
+#[kernel(variants((r#type, m) = (u32, u8) | (r#dyn, u8)))]
 pub fn r#move<r#type: Copy + Sync + Send, m: Copy>(
     r#move: &[r#type],
     _: m,

@@ -50,7 +50,7 @@ pub fn shadowed(x: &[f32], stream: f32, config: [f32; 2], mut out: DisjointSlice
 }
 
 /// Copies.
-#[kernel(instances(f32))]
+#[kernel(variants(T = f32))]
 pub fn shadowed_by_parameters<T: ::core::marker::Copy + Send + Sync>(
     module: &[T],
     kernel: T,

@@ -53,7 +53,7 @@ use crate::abi::epilogue::Parameters;
 use crate::abi::tensor_core::options::{BROADCAST_A, BROADCAST_B, HALF_OUTPUT, TRANSPOSED_C};
 use crate::abi::tensor_core::{
     BK, PANEL, RESERVED_SHARED_MEMORY_PER_BLOCK, SHARED_MEMORY_PER_MULTIPROCESSOR, TensorCoreAbi,
-    TensorCoreDescriptor, names,
+    TensorCoreDescriptor, entry_points,
 };
 use crate::device::multiply::warpgroup::multiply;
 use crate::device::operand::unaligned::Unaligned;
@@ -72,20 +72,13 @@ const WARP: u32 = 32;
 macro_rules! kernels {
     ($(
         $(#[$doc:meta])*
-        $descriptor:ident: $summary:literal,
+        $descriptor:ident = $name:ident: $summary:literal,
         [f32; $sums:literal] x $warpgroups:literal, $blocks:literal per multiprocessor,
-        $producers:literal producers,
-        bf16: $bf16:ident $bf16_ta:ident $bf16_tb:ident $bf16_ta_tb:ident,
-        f16: $f16:ident $f16_ta:ident $f16_tb:ident $f16_ta_tb:ident;
+        $producers:literal producers;
     )*) => {$(
         $(#[$doc])*
         pub const $descriptor: TensorCoreDescriptor = TensorCoreDescriptor {
-            name: stringify!($bf16),
-            f16: stringify!($f16),
-            layouts: Some([
-                names![$bf16 $bf16_ta $bf16_tb $bf16_ta_tb],
-                names![$f16 $f16_ta $f16_tb $f16_ta_tb],
-            ]),
+            entry_points: entry_points!($name, layouts),
             summary: $summary,
             tile: [$warpgroups * WM, <[f32; $sums] as Accumulator>::COLS],
             threads: $warpgroups * WARPGROUP + $producers,
@@ -105,26 +98,22 @@ macro_rules! kernels {
             "a multiprocessor has memory for its blocks"
         );
         const _: () = assert!($descriptor.warps_with_sums() == 4 * $warpgroups, "each has its counter");
-        kernels!(@one $bf16, $sums, $warpgroups, $blocks, $producers, false, false, true);
-        kernels!(@one $bf16_ta, $sums, $warpgroups, $blocks, $producers, false, true, true);
-        kernels!(@one $bf16_tb, $sums, $warpgroups, $blocks, $producers, false, false, false);
-        kernels!(@one $bf16_ta_tb, $sums, $warpgroups, $blocks, $producers, false, true, false);
-        kernels!(@one $f16, $sums, $warpgroups, $blocks, $producers, true, false, true);
-        kernels!(@one $f16_ta, $sums, $warpgroups, $blocks, $producers, true, true, true);
-        kernels!(@one $f16_tb, $sums, $warpgroups, $blocks, $producers, true, false, false);
-        kernels!(@one $f16_ta_tb, $sums, $warpgroups, $blocks, $producers, true, true, false);
-    )*};
-    (
-        @one $name:ident, $sums:literal, $warpgroups:literal, $blocks:literal, $producers:literal,
-        $f16:literal, $mn_a:literal, $mn_b:literal
-    ) => {
+
         /// `C = epilogue(alpha * op(A) * op(B) + beta * C)`, of each product of a batch.
         ///
         /// # Safety
         /// - The parameters, the grid and the clusters are as [`TensorCoreDescriptor`] says. The launch may begin early.
         /// - Nothing else writes A or B, or touches C, during the launch.
-        #[kernel(block = $warpgroups * WARPGROUP + $producers, min_blocks = $blocks)]
-        pub unsafe fn $name(
+        #[kernel(
+            block = $warpgroups * WARPGROUP + $producers,
+            min_blocks = $blocks,
+            variants(
+                MN_A = false as _ | true as ta,
+                MN_B = true as _ | false as tb,
+                F16 = false as _ | true as f16,
+            )
+        )]
+        pub unsafe fn $name<const MN_A: bool, const MN_B: bool, const F16: bool>(
             m: u32,
             n: u32,
             k: u32,
@@ -149,7 +138,7 @@ macro_rules! kernels {
                 // SAFETY: the caller keeps the contract, and there is no other output.
                 unsafe {
                     let c = Output::new(c, ldc, rows, cols, alpha, beta);
-                    TensorOutput::<$f16>::new(c, options & HALF_OUTPUT != 0, epilogue)
+                    TensorOutput::<F16>::new(c, options & HALF_OUTPUT != 0, epilogue)
                 }
             };
             let products = Products {
@@ -165,70 +154,39 @@ macro_rules! kernels {
             };
             // SAFETY: the block is as large as these numbers say.
             unsafe {
-                gemm::<$sums, $warpgroups, $blocks, $producers, $f16, $mn_a, $mn_b>(
+                gemm::<$sums, $warpgroups, $blocks, $producers, F16, MN_A, MN_B>(
                     [m, n, k], products, operands, output, Fixup { partials, counters },
                 );
             }
         }
-    };
+    )*};
 }
 
 kernels! {
     /// For products with up to 16 rows or columns.
-    TILE_64X16: "split-K in clusters: 64 x 16 outputs per block, for few rows or columns",
-        [f32; 8] x 1, 3 per multiprocessor, 32 producers,
-        bf16: wgmma_split_64x16 wgmma_split_64x16_ta wgmma_split_64x16_tb wgmma_split_64x16_ta_tb,
-        f16: wgmma_split_64x16_f16 wgmma_split_64x16_ta_f16 wgmma_split_64x16_tb_f16
-            wgmma_split_64x16_ta_tb_f16;
+    TILE_64X16 = wgmma_split_64x16: "split-K in clusters: 64 x 16 outputs per block, for few rows or columns",
+        [f32; 8] x 1, 3 per multiprocessor, 32 producers;
     /// With up to 32.
-    TILE_128X32: "wgmma_split_64x16 with 128 x 32 outputs per block",
-        [f32; 16] x 2, 2 per multiprocessor, 32 producers,
-        bf16: wgmma_split_128x32 wgmma_split_128x32_ta wgmma_split_128x32_tb
-            wgmma_split_128x32_ta_tb,
-        f16: wgmma_split_128x32_f16 wgmma_split_128x32_ta_f16 wgmma_split_128x32_tb_f16
-            wgmma_split_128x32_ta_tb_f16;
+    TILE_128X32 = wgmma_split_128x32: "wgmma_split_64x16 with 128 x 32 outputs per block",
+        [f32; 16] x 2, 2 per multiprocessor, 32 producers;
     /// With up to 64, and for small squares.
-    TILE_128X64: "wgmma_split_64x16 with 128 x 64 outputs per block",
-        [f32; 32] x 2, 2 per multiprocessor, 32 producers,
-        bf16: wgmma_split_128x64 wgmma_split_128x64_ta wgmma_split_128x64_tb
-            wgmma_split_128x64_ta_tb,
-        f16: wgmma_split_128x64_f16 wgmma_split_128x64_ta_f16 wgmma_split_128x64_tb_f16
-            wgmma_split_128x64_ta_tb_f16;
+    TILE_128X64 = wgmma_split_128x64: "wgmma_split_64x16 with 128 x 64 outputs per block",
+        [f32; 32] x 2, 2 per multiprocessor, 32 producers;
     /// For squares that are not so small.
-    TILE_128X128: "wgmma_split_64x16 with 128 x 128 outputs per block",
-        [f32; 64] x 2, 2 per multiprocessor, 32 producers,
-        bf16: wgmma_split_128x128 wgmma_split_128x128_ta wgmma_split_128x128_tb
-            wgmma_split_128x128_ta_tb,
-        f16: wgmma_split_128x128_f16 wgmma_split_128x128_ta_f16 wgmma_split_128x128_tb_f16
-            wgmma_split_128x128_ta_tb_f16;
+    TILE_128X128 = wgmma_split_128x128: "wgmma_split_64x16 with 128 x 128 outputs per block",
+        [f32; 64] x 2, 2 per multiprocessor, 32 producers;
     /// With up to 128 rows or columns.
-    TILE_256X128: "wgmma_split_64x16 with 256 x 128 outputs per block",
-        [f32; 64] x 4, 1 per multiprocessor, 32 producers,
-        bf16: wgmma_split_256x128 wgmma_split_256x128_ta wgmma_split_256x128_tb
-            wgmma_split_256x128_ta_tb,
-        f16: wgmma_split_256x128_f16 wgmma_split_256x128_ta_f16 wgmma_split_256x128_tb_f16
-            wgmma_split_256x128_ta_tb_f16;
+    TILE_256X128 = wgmma_split_256x128: "wgmma_split_64x16 with 256 x 128 outputs per block",
+        [f32; 64] x 4, 1 per multiprocessor, 32 producers;
     /// Of an A whose rows need not begin on 16 bytes, with up to 16 rows or columns.
-    TILE_64X16_ALIGN1: "split-K in clusters, of an A whose rows need not begin on 16 bytes: 64 x 16 outputs per block",
-        [f32; 8] x 1, 3 per multiprocessor, 128 producers,
-        bf16: wgmma_split_64x16_align1 wgmma_split_64x16_align1_ta wgmma_split_64x16_align1_tb
-            wgmma_split_64x16_align1_ta_tb,
-        f16: wgmma_split_64x16_align1_f16 wgmma_split_64x16_align1_ta_f16 wgmma_split_64x16_align1_tb_f16
-            wgmma_split_64x16_align1_ta_tb_f16;
+    TILE_64X16_ALIGN1 = wgmma_split_64x16_align1: "split-K in clusters, of an A whose rows need not begin on 16 bytes: 64 x 16 outputs per block",
+        [f32; 8] x 1, 3 per multiprocessor, 128 producers;
     /// Likewise, with up to 32.
-    TILE_64X32_ALIGN1: "wgmma_split_64x16_align1 with 64 x 32 outputs per block",
-        [f32; 16] x 1, 3 per multiprocessor, 128 producers,
-        bf16: wgmma_split_64x32_align1 wgmma_split_64x32_align1_ta wgmma_split_64x32_align1_tb
-            wgmma_split_64x32_align1_ta_tb,
-        f16: wgmma_split_64x32_align1_f16 wgmma_split_64x32_align1_ta_f16 wgmma_split_64x32_align1_tb_f16
-            wgmma_split_64x32_align1_ta_tb_f16;
+    TILE_64X32_ALIGN1 = wgmma_split_64x32_align1: "wgmma_split_64x16_align1 with 64 x 32 outputs per block",
+        [f32; 16] x 1, 3 per multiprocessor, 128 producers;
     /// Likewise, with up to 64.
-    TILE_64X64_ALIGN1: "wgmma_split_64x16_align1 with 64 x 64 outputs per block",
-        [f32; 32] x 1, 3 per multiprocessor, 128 producers,
-        bf16: wgmma_split_64x64_align1 wgmma_split_64x64_align1_ta wgmma_split_64x64_align1_tb
-            wgmma_split_64x64_align1_ta_tb,
-        f16: wgmma_split_64x64_align1_f16 wgmma_split_64x64_align1_ta_f16 wgmma_split_64x64_align1_tb_f16
-            wgmma_split_64x64_align1_ta_tb_f16;
+    TILE_64X64_ALIGN1 = wgmma_split_64x64_align1: "wgmma_split_64x16_align1 with 64 x 64 outputs per block",
+        [f32; 32] x 1, 3 per multiprocessor, 128 producers;
 }
 
 /// The products of a launch.

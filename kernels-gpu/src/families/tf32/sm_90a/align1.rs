@@ -86,7 +86,7 @@ macro_rules! kernels {
             use cuda_std::prelude::*;
 
             use crate::abi::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target, epilogue};
-            use crate::device::schedule::split_k::{Params, entry_point};
+            use crate::device::schedule::split_k::{Params, entry_points};
             use crate::families::tf32::sm_90a::BK;
             use super::{Geometry, MT, NT, THREADS};
 
@@ -118,7 +118,7 @@ macro_rules! kernels {
                 source: include_str!("align1.rs"),
             };
 
-            entry_point!($name, false, 2);
+            entry_points!($name, min_blocks 2, ALIGNED = false as _);
         }
     )*};
 }

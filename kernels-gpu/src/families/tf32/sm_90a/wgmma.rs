@@ -59,7 +59,7 @@ const WARPGROUP: u32 = producer::THREADS;
 macro_rules! kernels {
     ($(
         $(#[$doc:meta])*
-        $name:ident, $unaligned:ident: $summary:literal,
+        $name:ident: $summary:literal,
         [f32; $sums:literal] x $consumers:literal, $stages:literal stages,
         split $split:literal, registers [$producer:literal, $consumer:literal];
     )*) => {$(
@@ -68,7 +68,7 @@ macro_rules! kernels {
             use cuda_std::prelude::*;
 
             use crate::abi::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Reads, Shared, Target, Unaligned, epilogue};
-            use crate::device::schedule::split_k::{Params, entry_point};
+            use crate::device::schedule::split_k::{Params, entry_points};
             use super::Geometry;
 
             type Kernel =
@@ -86,7 +86,7 @@ macro_rules! kernels {
                 grid: GridOrder::ColumnsAlongX,
                 shared: Shared::Dynamic(|_| Kernel::SHARED_BYTES as u64),
                 unaligned: Some(Unaligned {
-                    name: stringify!($unaligned),
+                    name: concat!(stringify!($name), "_unaligned"),
                     vectorized: [true, true, false],
                     transposed: [Reads::Copied; 2],
                     transposes_c: false,
@@ -97,22 +97,21 @@ macro_rules! kernels {
                 source: include_str!("wgmma.rs"),
             };
 
-            entry_point!($name, true, 1);
-            entry_point!($unaligned, false, 1);
+            entry_points!($name, min_blocks 1, ALIGNED = true as _ | false as unaligned);
         }
     )*};
 }
 
 kernels! {
     /// For small products.
-    tf32_64x64, tf32_64x64_unaligned: "TF32 tensor cores, rounded by threads: 64 x 64 per block",
+    tf32_64x64: "TF32 tensor cores, rounded by threads: 64 x 64 per block",
         [f32; 32] x 1, 6 stages, split false, registers [168, 168];
     /// For large products.
-    tf32x3_128x128, tf32x3_128x128_unaligned:
+    tf32x3_128x128:
         "three TF32 products for the accuracy of f32: 128 x 128 per block",
         [f32; 64] x 2, 3 stages, split true, registers [104, 152];
     /// For the smallest.
-    tf32x3_64x64, tf32x3_64x64_unaligned: "tf32x3_128x128 with 64 x 64 outputs per block",
+    tf32x3_64x64: "tf32x3_128x128 with 64 x 64 outputs per block",
         [f32; 32] x 1, 6 stages, split true, registers [168, 168];
 }
 

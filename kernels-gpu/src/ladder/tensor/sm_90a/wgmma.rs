@@ -38,7 +38,9 @@ use cuda_std::shared;
 use cuda_std::sm_90a::wgmma::{Accumulator, Tile};
 use cuda_std::tma::{self, TensorMap};
 
-use crate::abi::tensor_core::{ALIGNMENT, BK, PANEL, TensorCoreAbi, TensorCoreDescriptor};
+use crate::abi::tensor_core::{
+    ALIGNMENT, BK, PANEL, TensorCoreAbi, TensorCoreDescriptor, entry_points,
+};
 use crate::device::output::matrix::Output;
 use crate::device::schedule::raster::swizzle;
 
@@ -58,9 +60,7 @@ const _: () = assert!(<[f32; SUMS] as Accumulator>::COLS == BN, "one instruction
 
 /// What the host needs to launch [`wgmma()`].
 pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
-    name: "wgmma",
-    f16: "wgmma_f16",
-    layouts: None,
+    entry_points: entry_points!(wgmma, types),
     summary: "tensor cores: a warpgroup multiplies what one thread asked for",
     tile: [BM, BN],
     threads: THREADS,
@@ -73,86 +73,81 @@ pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
     source: include_str!("wgmma.rs"),
 };
 
-/// Declares the kernel for a type of A and B.
-macro_rules! kernel {
-    ($name:ident, $multiply:ident) => {
-        /// `C = alpha * A * B + beta * C`.
-        ///
-        /// # Safety
-        /// - The parameters and the grid are as [`TensorCoreDescriptor`] says.
-        /// - Nothing else writes A or B, or touches C, during the launch.
-        #[kernel(block = THREADS, min_blocks = 1)]
-        pub unsafe fn $name(
-            m: u32,
-            n: u32,
-            k: u32,
-            alpha: f32,
-            #[grid_constant] map_a: &TensorMap,
-            #[grid_constant] map_b: &TensorMap,
-            beta: f32,
-            c: *mut f32,
-            ldc: u32,
-        ) {
-            let tid = thread::thread_idx_x();
-            let (width, height) = (n.div_ceil(BN), m.div_ceil(BM));
-            // SAFETY: the caller keeps the contract, and there is no other output.
-            let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
+/// `C = alpha * A * B + beta * C`.
+///
+/// # Safety
+/// - The parameters and the grid are as [`TensorCoreDescriptor`] says.
+/// - Nothing else writes A or B, or touches C, during the launch.
+#[kernel(block = THREADS, min_blocks = 1, variants(F16 = false as _ | true as f16))]
+pub unsafe fn wgmma<const F16: bool>(
+    m: u32,
+    n: u32,
+    k: u32,
+    alpha: f32,
+    #[grid_constant] map_a: &TensorMap,
+    #[grid_constant] map_b: &TensorMap,
+    beta: f32,
+    c: *mut f32,
+    ldc: u32,
+) {
+    let tid = thread::thread_idx_x();
+    let (width, height) = (n.div_ceil(BN), m.div_ceil(BM));
+    // SAFETY: the caller keeps the contract, and there is no other output.
+    let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
 
-            let memory = shared::dynamic_shared_mem::<u16>();
-            let a_smem = memory.add(memory.address().wrapping_neg() % ALIGNMENT / 2);
-            let b_smem = a_smem.add(B_AT);
-            let full = Mbarrier::at(a_smem.add(FULL_AT).cast());
+    let memory = shared::dynamic_shared_mem::<u16>();
+    let a_smem = memory.add(memory.address().wrapping_neg() % ALIGNMENT / 2);
+    let b_smem = a_smem.add(B_AT);
+    let full = Mbarrier::at(a_smem.add(FULL_AT).cast());
+    if tid == 0 {
+        // SAFETY: one thread, once, before the block's barrier.
+        unsafe { full.init(1) };
+        mbarrier::fence_init();
+    }
+    thread::sync_threads();
+
+    let mut parity = 0;
+    let mut tile = thread::block_idx_x();
+    while tile < width * height {
+        let (y, x) = swizzle(tile, width, height);
+        let mut acc = [0.0f32; SUMS];
+        let mut at = 0;
+        while at < k {
             if tid == 0 {
-                // SAFETY: one thread, once, before the block's barrier.
-                unsafe { full.init(1) };
-                mbarrier::fence_init();
+                // SAFETY: all have multiplied what was in the tiles, and met this thread at a
+                // barrier; nobody else reads or writes them.
+                unsafe {
+                    full.arrive_expect_tx(2 * (BM * BK + BK * BN));
+                    let col = at.cast_signed();
+                    tma::load(a_smem, map_a, [col, (y * BM).cast_signed()], full);
+                    for panel in 0..BN / PANEL {
+                        let to = b_smem.add(panel * (BK * PANEL));
+                        let first = (x * BN + panel * PANEL).cast_signed();
+                        tma::load(to, map_b, [first, col], full);
+                    }
+                }
+            }
+            // SAFETY: the block is one warpgroup, all of which comes here: the conditions of
+            // both loops are the same for its threads, and those that leave `if tid == 0` or the
+            // wait earlier are waited for by `wgmma` itself (`.sync`). The tiles have arrived,
+            // lie as the maps copy them, and stay until all have met at the barrier.
+            unsafe {
+                full.wait_parity(parity);
+                match F16 {
+                    false => acc.multiply_bf16(Tile::k_major(a_smem), Tile::mn_major(b_smem), true),
+                    true => acc.multiply_f16(Tile::k_major(a_smem), Tile::mn_major(b_smem), true),
+                }
+                acc.wait();
             }
             thread::sync_threads();
-
-            let mut parity = 0;
-            let mut tile = thread::block_idx_x();
-            while tile < width * height {
-                let (y, x) = swizzle(tile, width, height);
-                let mut acc = [0.0f32; SUMS];
-                let mut at = 0;
-                while at < k {
-                    if tid == 0 {
-                        // SAFETY: all have multiplied what was in the tiles, and met this thread at a
-                        // barrier; nobody else reads or writes them.
-                        unsafe {
-                            full.arrive_expect_tx(2 * (BM * BK + BK * BN));
-                            let col = at.cast_signed();
-                            tma::load(a_smem, map_a, [col, (y * BM).cast_signed()], full);
-                            for panel in 0..BN / PANEL {
-                                let to = b_smem.add(panel * (BK * PANEL));
-                                let first = (x * BN + panel * PANEL).cast_signed();
-                                tma::load(to, map_b, [first, col], full);
-                            }
-                        }
-                    }
-                    // SAFETY: the block is one warpgroup, all of which comes here: the conditions of
-                    // both loops are the same for its threads, and those that leave `if tid == 0` or the
-                    // wait earlier are waited for by `wgmma` itself (`.sync`). The tiles have arrived,
-                    // lie as the maps copy them, and stay until all have met at the barrier.
-                    unsafe {
-                        full.wait_parity(parity);
-                        acc.$multiply(Tile::k_major(a_smem), Tile::mn_major(b_smem), true);
-                        acc.wait();
-                    }
-                    thread::sync_threads();
-                    parity ^= 1;
-                    at += BK;
-                }
-
-                let lane = warp::lane_id();
-                let (row, col) = (y * BM + tid / 32 * 16 + lane / 4, x * BN + lane % 4 * 2);
-                // SAFETY: each thread has its own sums, of elements that are nobody else's.
-                unsafe { c.store_fragments(row, col, &acc) };
-                tile += thread::grid_dim_x();
-            }
+            parity ^= 1;
+            at += BK;
         }
-    };
-}
 
-kernel!(wgmma, multiply_bf16);
-kernel!(wgmma_f16, multiply_f16);
+        let lane = warp::lane_id();
+        let (row, col) = (y * BM + tid / 32 * 16 + lane / 4, x * BN + lane % 4 * 2);
+        // SAFETY: each thread has its own sums, of elements that are nobody else's.
+        unsafe { c.store_fragments(row, col, &acc) };
+        tile += thread::grid_dim_x();
+    }
+}

@@ -50,7 +50,7 @@ use crate::abi::epilogue::Parameters;
 use crate::abi::tensor_core::options::HALF_OUTPUT;
 use crate::abi::tensor_core::{
     ALIGNMENT, BK, PANEL, RESERVED_SHARED_MEMORY_PER_BLOCK, SHARED_MEMORY_PER_MULTIPROCESSOR,
-    TensorCoreAbi, TensorCoreDescriptor, names,
+    TensorCoreAbi, TensorCoreDescriptor, entry_points,
 };
 use crate::device::multiply::warpgroup::multiply_step;
 use crate::device::output::bias::StagedBias;
@@ -72,19 +72,12 @@ const STAGGER: u32 = 2;
 macro_rules! kernels {
     ($(
         $(#[$doc:meta])*
-        $descriptor:ident: $summary:literal,
-        [f32; $sums:literal] x $warpgroups:literal, $stages:literal stages,
-        bf16: $bf16:ident $bf16_ta:ident $bf16_tb:ident $bf16_ta_tb:ident,
-        f16: $f16:ident $f16_ta:ident $f16_tb:ident $f16_ta_tb:ident;
+        $descriptor:ident = $name:ident: $summary:literal,
+        [f32; $sums:literal] x $warpgroups:literal, $stages:literal stages;
     )*) => {$(
         $(#[$doc])*
         pub const $descriptor: TensorCoreDescriptor = TensorCoreDescriptor {
-            name: stringify!($bf16),
-            f16: stringify!($f16),
-            layouts: Some([
-                names![$bf16 $bf16_ta $bf16_tb $bf16_ta_tb],
-                names![$f16 $f16_ta $f16_tb $f16_ta_tb],
-            ]),
+            entry_points: entry_points!($name, layouts),
             summary: $summary,
             tile: [$warpgroups * WM, <[f32; $sums] as Accumulator>::COLS],
             threads: ($warpgroups + 1) * WARPGROUP,
@@ -96,26 +89,22 @@ macro_rules! kernels {
             blocks: 1,
             source: include_str!("wgmma_persistent.rs"),
         };
-        kernels!(@one $bf16, $sums, $warpgroups, $stages, false, false, false);
-        kernels!(@one $bf16_ta, $sums, $warpgroups, $stages, false, true, false);
-        kernels!(@one $bf16_tb, $sums, $warpgroups, $stages, false, false, true);
-        kernels!(@one $bf16_ta_tb, $sums, $warpgroups, $stages, false, true, true);
-        kernels!(@one $f16, $sums, $warpgroups, $stages, true, false, false);
-        kernels!(@one $f16_ta, $sums, $warpgroups, $stages, true, true, false);
-        kernels!(@one $f16_tb, $sums, $warpgroups, $stages, true, false, true);
-        kernels!(@one $f16_ta_tb, $sums, $warpgroups, $stages, true, true, true);
-    )*};
-    (
-        @one $name:ident, $sums:literal, $warpgroups:literal, $stages:literal, $f16:literal,
-        $trans_a:literal, $trans_b:literal
-    ) => {
+
         /// `C = epilogue(alpha * op(A) * op(B) + beta * C)`, of each product of a batch.
         ///
         /// # Safety
         /// - The parameters and the grid are as [`TensorCoreDescriptor`] says.
         /// - Nothing else writes A or B, or touches C, during the launch.
-        #[kernel(block = ($warpgroups + 1) * WARPGROUP, min_blocks = 1)]
-        pub unsafe fn $name(
+        #[kernel(
+            block = ($warpgroups + 1) * WARPGROUP,
+            min_blocks = 1,
+            variants(
+                TRANS_A = false as _ | true as ta,
+                TRANS_B = false as _ | true as tb,
+                F16 = false as _ | true as f16,
+            )
+        )]
+        pub unsafe fn $name<const TRANS_A: bool, const TRANS_B: bool, const F16: bool>(
             m: u32,
             n: u32,
             k: u32,
@@ -133,48 +122,37 @@ macro_rules! kernels {
             // SAFETY: the caller keeps the contract, and there is no other output.
             let c = unsafe {
                 let c = Output::new(c, ldc, m, n, alpha, beta);
-                TensorOutput::<$f16>::new(c, options & HALF_OUTPUT != 0, epilogue)
+                TensorOutput::<F16>::new(c, options & HALF_OUTPUT != 0, epilogue)
             };
             let tile = [$warpgroups * WM, <[f32; $sums] as Accumulator>::COLS];
             let tiles = Tiles::new([m, n], batch, stride_c, options, tile);
             // SAFETY: the block is as large as these numbers say.
             unsafe {
-                gemm::<$sums, $warpgroups, $stages, $f16, $trans_a, $trans_b>(
+                gemm::<$sums, $warpgroups, $stages, F16, TRANS_A, TRANS_B>(
                     k, tiles, [map_a, map_b], c,
                 );
             }
         }
-    };
+    )*};
 }
 
 kernels! {
     /// For large products.
-    DESCRIPTOR:
+    DESCRIPTOR = wgmma_persistent:
         "tensor cores: 128 x 256 per block, two consumer warpgroups that take turns at storing",
-        [f32; 128] x 2, 4 stages,
-        bf16: wgmma_persistent wgmma_persistent_ta wgmma_persistent_tb wgmma_persistent_ta_tb,
-        f16: wgmma_persistent_f16 wgmma_persistent_ta_f16 wgmma_persistent_tb_f16
-            wgmma_persistent_ta_tb_f16;
+        [f32; 128] x 2, 4 stages;
     /// Where rounds of such tiles leave fewer multiprocessors without one.
-    TILE_128X192: "wgmma_persistent with 128 x 192 outputs per block",
-        [f32; 96] x 2, 5 stages,
-        bf16: wgmma_128x192 wgmma_128x192_ta wgmma_128x192_tb wgmma_128x192_ta_tb,
-        f16: wgmma_128x192_f16 wgmma_128x192_ta_f16 wgmma_128x192_tb_f16 wgmma_128x192_ta_tb_f16;
+    TILE_128X192 = wgmma_128x192: "wgmma_persistent with 128 x 192 outputs per block",
+        [f32; 96] x 2, 5 stages;
     /// For products of too few tiles of that size for all multiprocessors.
-    TILE_128X128: "wgmma_persistent with 128 x 128 outputs per block",
-        [f32; 64] x 2, 6 stages,
-        bf16: wgmma_128x128 wgmma_128x128_ta wgmma_128x128_tb wgmma_128x128_ta_tb,
-        f16: wgmma_128x128_f16 wgmma_128x128_ta_f16 wgmma_128x128_tb_f16 wgmma_128x128_ta_tb_f16;
+    TILE_128X128 = wgmma_128x128: "wgmma_persistent with 128 x 128 outputs per block",
+        [f32; 64] x 2, 6 stages;
     /// For still fewer.
-    TILE_64X128: "wgmma_persistent with 64 x 128 outputs per block",
-        [f32; 64] x 1, 8 stages,
-        bf16: wgmma_64x128 wgmma_64x128_ta wgmma_64x128_tb wgmma_64x128_ta_tb,
-        f16: wgmma_64x128_f16 wgmma_64x128_ta_f16 wgmma_64x128_tb_f16 wgmma_64x128_ta_tb_f16;
+    TILE_64X128 = wgmma_64x128: "wgmma_persistent with 64 x 128 outputs per block",
+        [f32; 64] x 1, 8 stages;
     /// For the smallest products.
-    TILE_64X64: "wgmma_persistent with 64 x 64 outputs per block",
-        [f32; 32] x 1, 8 stages,
-        bf16: wgmma_64x64 wgmma_64x64_ta wgmma_64x64_tb wgmma_64x64_ta_tb,
-        f16: wgmma_64x64_f16 wgmma_64x64_ta_f16 wgmma_64x64_tb_f16 wgmma_64x64_ta_tb_f16;
+    TILE_64X64 = wgmma_64x64: "wgmma_persistent with 64 x 64 outputs per block",
+        [f32; 32] x 1, 8 stages;
 }
 
 /// What lies in shared memory: the stages of A, those of B, what each warp stages sums in, its copy of a

@@ -42,7 +42,7 @@ use crate::abi::epilogue::Parameters;
 use crate::abi::tensor_core::options::HALF_OUTPUT;
 use crate::abi::tensor_core::{
     ALIGNMENT, BK, RESERVED_SHARED_MEMORY_PER_BLOCK, SHARED_MEMORY_PER_MULTIPROCESSOR,
-    TensorCoreAbi, TensorCoreDescriptor, names,
+    TensorCoreAbi, TensorCoreDescriptor, entry_points,
 };
 use crate::device::multiply::warpgroup::multiply_step;
 use crate::device::output::bias::StagedBias;
@@ -90,15 +90,7 @@ const _: () = assert!(
 
 /// What it takes, and what a launch must provide.
 pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
-    name: "wgmma_pingpong",
-    f16: "wgmma_pingpong_f16",
-    layouts: Some([
-        names![wgmma_pingpong wgmma_pingpong_ta wgmma_pingpong_tb wgmma_pingpong_ta_tb],
-        names![
-            wgmma_pingpong_f16 wgmma_pingpong_ta_f16 wgmma_pingpong_tb_f16
-            wgmma_pingpong_ta_tb_f16
-        ],
-    ]),
+    entry_points: entry_points!(wgmma_pingpong, layouts),
     summary: "two warpgroups with 128 x 128 outputs each: one multiplies while the other one stores",
     tile: [BM, BN],
     threads: THREADS,
@@ -111,51 +103,43 @@ pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
     source: include_str!("wgmma_pingpong.rs"),
 };
 
-/// Declares a kernel for each type of the operands and each way that they lie.
-macro_rules! kernels {
-    ($($name:ident: $f16:literal, $trans_a:literal, $trans_b:literal;)*) => {$(
-        /// `C = epilogue(alpha * op(A) * op(B) + beta * C)`, of each product of a batch.
-        ///
-        /// # Safety
-        /// - The parameters and the grid are as [`TensorCoreDescriptor`] says.
-        /// - Nothing else writes A or B, or touches C, during the launch.
-        #[kernel(block = THREADS, min_blocks = 1)]
-        pub unsafe fn $name(
-            m: u32,
-            n: u32,
-            k: u32,
-            alpha: f32,
-            #[grid_constant] map_a: &TensorMap,
-            #[grid_constant] map_b: &TensorMap,
-            beta: f32,
-            c: *mut f32,
-            ldc: u32,
-            batch: u32,
-            stride_c: u64,
-            options: u32,
-            epilogue: Parameters,
-        ) {
-            // SAFETY: the caller keeps the contract, and there is no other output.
-            let c = unsafe {
-                let c = Output::new(c, ldc, m, n, alpha, beta);
-                TensorOutput::<$f16>::new(c, options & HALF_OUTPUT != 0, epilogue)
-            };
-            let tiles = Tiles::new([m, n], batch, stride_c, options, [BM, BN]);
-            // SAFETY: the block is as large as these numbers say.
-            unsafe { gemm::<$f16, $trans_a, $trans_b>(k, tiles, [map_a, map_b], c) };
-        }
-    )*};
-}
-
-kernels! {
-    wgmma_pingpong: false, false, false;
-    wgmma_pingpong_ta: false, true, false;
-    wgmma_pingpong_tb: false, false, true;
-    wgmma_pingpong_ta_tb: false, true, true;
-    wgmma_pingpong_f16: true, false, false;
-    wgmma_pingpong_ta_f16: true, true, false;
-    wgmma_pingpong_tb_f16: true, false, true;
-    wgmma_pingpong_ta_tb_f16: true, true, true;
+/// `C = epilogue(alpha * op(A) * op(B) + beta * C)`, of each product of a batch.
+///
+/// # Safety
+/// - The parameters and the grid are as [`TensorCoreDescriptor`] says.
+/// - Nothing else writes A or B, or touches C, during the launch.
+#[kernel(
+    block = THREADS,
+    min_blocks = 1,
+    variants(
+        TRANS_A = false as _ | true as ta,
+        TRANS_B = false as _ | true as tb,
+        F16 = false as _ | true as f16,
+    )
+)]
+pub unsafe fn wgmma_pingpong<const TRANS_A: bool, const TRANS_B: bool, const F16: bool>(
+    m: u32,
+    n: u32,
+    k: u32,
+    alpha: f32,
+    #[grid_constant] map_a: &TensorMap,
+    #[grid_constant] map_b: &TensorMap,
+    beta: f32,
+    c: *mut f32,
+    ldc: u32,
+    batch: u32,
+    stride_c: u64,
+    options: u32,
+    epilogue: Parameters,
+) {
+    // SAFETY: the caller keeps the contract, and there is no other output.
+    let c = unsafe {
+        let c = Output::new(c, ldc, m, n, alpha, beta);
+        TensorOutput::<F16>::new(c, options & HALF_OUTPUT != 0, epilogue)
+    };
+    let tiles = Tiles::new([m, n], batch, stride_c, options, [BM, BN]);
+    // SAFETY: the block is as large as these numbers say.
+    unsafe { gemm::<F16, TRANS_A, TRANS_B>(k, tiles, [map_a, map_b], c) };
 }
 
 /// The kernel.

@@ -41,7 +41,9 @@ use cuda_std::shared;
 use cuda_std::sm_90a::wgmma::{Accumulator, Tile, wait_group};
 use cuda_std::tma::{self, TensorMap};
 
-use crate::abi::tensor_core::{ALIGNMENT, BK, PANEL, TensorCoreAbi, TensorCoreDescriptor};
+use crate::abi::tensor_core::{
+    ALIGNMENT, BK, PANEL, TensorCoreAbi, TensorCoreDescriptor, entry_points,
+};
 use crate::device::output::matrix::Output;
 use crate::device::schedule::raster::swizzle;
 
@@ -77,9 +79,7 @@ const _: () = assert!(
 
 /// What the host needs to launch [`wgmma_pipelined()`].
 pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
-    name: "wgmma_pipelined",
-    f16: "wgmma_pipelined_f16",
-    layouts: None,
+    entry_points: entry_points!(wgmma_pipelined, types),
     summary: "four stages, a producer and two consumer warpgroups, registers that move",
     tile: [BM, BN],
     threads: THREADS,
@@ -92,124 +92,119 @@ pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
     source: include_str!("wgmma_pipelined.rs"),
 };
 
-/// Declares the kernel for a type of A and B.
-macro_rules! kernel {
-    ($name:ident, $multiply:ident) => {
-        /// `C = alpha * A * B + beta * C`.
-        ///
-        /// # Safety
-        /// - The parameters and the grid are as [`TensorCoreDescriptor`] says.
-        /// - Nothing else writes A or B, or touches C, during the launch.
-        #[kernel(block = THREADS, min_blocks = 1)]
-        pub unsafe fn $name(
-            m: u32,
-            n: u32,
-            k: u32,
-            alpha: f32,
-            #[grid_constant] map_a: &TensorMap,
-            #[grid_constant] map_b: &TensorMap,
-            beta: f32,
-            c: *mut f32,
-            ldc: u32,
-        ) {
-            let tid = thread::thread_idx_x();
-            let warpgroup = tid / WARPGROUP;
-            let steps = k.div_ceil(BK);
-            let (y, x) = swizzle(thread::block_idx_x(), n.div_ceil(BN), m.div_ceil(BM));
-            // SAFETY: the caller keeps the contract, and there is no other output.
-            let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
-            if steps == 0 {
-                // Apart, because a second way to the sums would have the assembler serialise all `wgmma`.
-                for at in (tid..BM * BN).step_by(THREADS as usize) {
-                    // SAFETY: one element of the block's tile, this thread's alone.
-                    unsafe { c.store(y * BM + at / BN, x * BN + at % BN, 0.0) };
-                }
-                return;
-            }
-
-            let memory = shared::dynamic_shared_mem::<u16>();
-            let a_smem = memory.add(memory.address().wrapping_neg() % ALIGNMENT / 2); // (STAGES, BM, BK)
-            let b_smem = a_smem.add(B_AT); // (STAGES, BN / PANEL, BK, PANEL)
-            let full = Mbarrier::at(a_smem.add(BARRIERS_AT).cast());
-            let empty = full.add(STAGES);
-            if tid == 0 {
-                for stage in 0..STAGES {
-                    // SAFETY: one thread, once, before the block's barrier.
-                    unsafe {
-                        full.add(stage).init(1); // the producer, and the bytes that it asks for
-                        empty.add(stage).init(4 * CONSUMERS); // a thread of each warp
-                    }
-                }
-                mbarrier::fence_init();
-            }
-            thread::sync_threads();
-
-            if warpgroup == CONSUMERS {
-                // SAFETY: a whole warpgroup, which was launched with more.
-                unsafe { thread::warpgroup_reg_dealloc::<PRODUCER_REGISTERS>() };
-                if tid % WARPGROUP != 0 {
-                    return;
-                }
-                for step in 0..steps {
-                    let (stage, phase) = (step % STAGES, step / STAGES % 2);
-                    let full = full.add(stage);
-                    // SAFETY: both warpgroups have said that the `wgmma` that read the stage are done,
-                    // and nobody else reads or writes it.
-                    unsafe {
-                        empty.add(stage).wait_parity(phase ^ 1);
-                        full.arrive_expect_tx(2 * (STAGE_A + STAGE_B));
-                        let at = (step * BK).cast_signed();
-                        let to = a_smem.add(stage * STAGE_A);
-                        tma::load(to, map_a, [at, (y * BM).cast_signed()], full);
-                        for panel in 0..BN / PANEL {
-                            let to = b_smem.add(stage * STAGE_B + panel * (BK * PANEL));
-                            let first = (x * BN + panel * PANEL).cast_signed();
-                            tma::load(to, map_b, [first, at], full);
-                        }
-                    }
-                }
-                return;
-            }
-
-            // SAFETY: each of the other warpgroups, with less than that; together they want no more than
-            // the block was launched with.
-            unsafe { thread::warpgroup_reg_alloc::<CONSUMER_REGISTERS>() };
-            let lane = warp::lane_id();
-            let mut acc = [0.0f32; SUMS];
-            let mut step = 0;
-            loop {
-                let (stage, phase) = (step % STAGES, step / STAGES % 2);
-                let a = Tile::k_major(a_smem.add(stage * STAGE_A + warpgroup * (WM * BK)));
-                let b = Tile::mn_major(b_smem.add(stage * STAGE_B));
-                // SAFETY: whole warpgroups come here: the loop's condition is the same for their threads,
-                // and those that leave a wait earlier are waited for by `wgmma` itself (`.sync`). The stage
-                // is full, lies as the maps copy it, and stays until it is released: one thread of each warp
-                // arrives when the warp's part of the group is done. Nothing touches the sums before the wait.
-                unsafe {
-                    full.add(stage).wait_parity(phase);
-                    acc.$multiply(a, b, step > 0);
-                    if step > 0 {
-                        wait_group::<1>();
-                        if lane == 0 {
-                            empty.add((step - 1) % STAGES).arrive();
-                        }
-                    }
-                }
-                step += 1;
-                if step == steps {
-                    break;
-                }
-            }
-            // SAFETY: as above.
-            unsafe { acc.wait() };
-
-            let row = y * BM + warpgroup * WM + tid % WARPGROUP / 32 * 16 + lane / 4;
-            let col = x * BN + lane % 4 * 2;
-            // SAFETY: each thread has its own sums, of elements that are nobody else's.
-            unsafe { c.store_fragments(row, col, &acc) };
+/// `C = alpha * A * B + beta * C`.
+///
+/// # Safety
+/// - The parameters and the grid are as [`TensorCoreDescriptor`] says.
+/// - Nothing else writes A or B, or touches C, during the launch.
+#[kernel(block = THREADS, min_blocks = 1, variants(F16 = false as _ | true as f16))]
+pub unsafe fn wgmma_pipelined<const F16: bool>(
+    m: u32,
+    n: u32,
+    k: u32,
+    alpha: f32,
+    #[grid_constant] map_a: &TensorMap,
+    #[grid_constant] map_b: &TensorMap,
+    beta: f32,
+    c: *mut f32,
+    ldc: u32,
+) {
+    let tid = thread::thread_idx_x();
+    let warpgroup = tid / WARPGROUP;
+    let steps = k.div_ceil(BK);
+    let (y, x) = swizzle(thread::block_idx_x(), n.div_ceil(BN), m.div_ceil(BM));
+    // SAFETY: the caller keeps the contract, and there is no other output.
+    let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
+    if steps == 0 {
+        // Apart, because a second way to the sums would have the assembler serialise all `wgmma`.
+        for at in (tid..BM * BN).step_by(THREADS as usize) {
+            // SAFETY: one element of the block's tile, this thread's alone.
+            unsafe { c.store(y * BM + at / BN, x * BN + at % BN, 0.0) };
         }
-    };
-}
+        return;
+    }
 
-kernel!(wgmma_pipelined, multiply_bf16);
-kernel!(wgmma_pipelined_f16, multiply_f16);
+    let memory = shared::dynamic_shared_mem::<u16>();
+    let a_smem = memory.add(memory.address().wrapping_neg() % ALIGNMENT / 2); // (STAGES, BM, BK)
+    let b_smem = a_smem.add(B_AT); // (STAGES, BN / PANEL, BK, PANEL)
+    let full = Mbarrier::at(a_smem.add(BARRIERS_AT).cast());
+    let empty = full.add(STAGES);
+    if tid == 0 {
+        for stage in 0..STAGES {
+            // SAFETY: one thread, once, before the block's barrier.
+            unsafe {
+                full.add(stage).init(1); // the producer, and the bytes that it asks for
+                empty.add(stage).init(4 * CONSUMERS); // a thread of each warp
+            }
+        }
+        mbarrier::fence_init();
+    }
+    thread::sync_threads();
+
+    if warpgroup == CONSUMERS {
+        // SAFETY: a whole warpgroup, which was launched with more.
+        unsafe { thread::warpgroup_reg_dealloc::<PRODUCER_REGISTERS>() };
+        if !tid.is_multiple_of(WARPGROUP) {
+            return;
+        }
+        for step in 0..steps {
+            let (stage, phase) = (step % STAGES, step / STAGES % 2);
+            let full = full.add(stage);
+            // SAFETY: both warpgroups have said that the `wgmma` that read the stage are done,
+            // and nobody else reads or writes it.
+            unsafe {
+                empty.add(stage).wait_parity(phase ^ 1);
+                full.arrive_expect_tx(2 * (STAGE_A + STAGE_B));
+                let at = (step * BK).cast_signed();
+                let to = a_smem.add(stage * STAGE_A);
+                tma::load(to, map_a, [at, (y * BM).cast_signed()], full);
+                for panel in 0..BN / PANEL {
+                    let to = b_smem.add(stage * STAGE_B + panel * (BK * PANEL));
+                    let first = (x * BN + panel * PANEL).cast_signed();
+                    tma::load(to, map_b, [first, at], full);
+                }
+            }
+        }
+        return;
+    }
+
+    // SAFETY: each of the other warpgroups, with less than that; together they want no more than
+    // the block was launched with.
+    unsafe { thread::warpgroup_reg_alloc::<CONSUMER_REGISTERS>() };
+    let lane = warp::lane_id();
+    let mut acc = [0.0f32; SUMS];
+    let mut step = 0;
+    loop {
+        let (stage, phase) = (step % STAGES, step / STAGES % 2);
+        let a = Tile::k_major(a_smem.add(stage * STAGE_A + warpgroup * (WM * BK)));
+        let b = Tile::mn_major(b_smem.add(stage * STAGE_B));
+        // SAFETY: whole warpgroups come here: the loop's condition is the same for their threads,
+        // and those that leave a wait earlier are waited for by `wgmma` itself (`.sync`). The stage
+        // is full, lies as the maps copy it, and stays until it is released: one thread of each warp
+        // arrives when the warp's part of the group is done. Nothing touches the sums before the wait.
+        unsafe {
+            full.add(stage).wait_parity(phase);
+            match F16 {
+                false => acc.multiply_bf16(a, b, step > 0),
+                true => acc.multiply_f16(a, b, step > 0),
+            }
+            if step > 0 {
+                wait_group::<1>();
+                if lane == 0 {
+                    empty.add((step - 1) % STAGES).arrive();
+                }
+            }
+        }
+        step += 1;
+        if step == steps {
+            break;
+        }
+    }
+    // SAFETY: as above.
+    unsafe { acc.wait() };
+
+    let row = y * BM + warpgroup * WM + tid % WARPGROUP / 32 * 16 + lane / 4;
+    let col = x * BN + lane % 4 * 2;
+    // SAFETY: each thread has its own sums, of elements that are nobody else's.
+    unsafe { c.store_fragments(row, col, &acc) };
+}
