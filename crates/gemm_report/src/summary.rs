@@ -7,13 +7,16 @@ use crate::picture::escape;
 use crate::row::{Origin, Row, Shape};
 use crate::run::Run;
 
+/// Products and their ratios.
+type Ratios = Vec<(Shape, f64)>;
+
 /// A table with a line for each device and precision; empty if nothing was compared with cuBLAS.
 ///
 /// The newest ratio of each product counts, if it has no epilogue and reads no old C. `runs` begin
 /// with the newest.
 pub fn summary(runs: &[Run]) -> String {
     // Squares and all other products apart: their mixture depends on what was measured.
-    let mut lines: BTreeMap<(String, String), [Vec<(Shape, f64)>; 2]> = BTreeMap::new();
+    let mut lines: BTreeMap<(String, String), [Ratios; 2]> = BTreeMap::new();
     for run in runs {
         let device = run.device().unwrap_or("a device that was not recorded");
         for (row, ratio) in run.rows_of(Origin::Bench).filter_map(compared) {

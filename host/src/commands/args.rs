@@ -83,8 +83,8 @@ const MAN: &str = "Examples:
 
 /// Multiplies matrices with GEMM kernels written in Rust, checks the result and times it.
 #[derive(Debug, Parser)]
-#[command(name = "rungs", version, arg_required_else_help = true, help_template = HELP,
-          after_help = FIRST)]
+#[command(name = "rungs", version, subcommand_negates_reqs = true,
+          arg_required_else_help = true, help_template = HELP, after_help = FIRST)]
 pub struct Args {
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -104,7 +104,7 @@ pub enum Command {
     /// C = alpha * A * B + beta * C, row-major: A is M x K, B is K x N, C is M x N. The exit status
     /// is 0 if every result is right, 1 if one is wrong or --check finds something, 2 for an error.
     #[command(after_help = RUN)]
-    Run(RunCommand),
+    Run(Box<RunCommand>),
 
     /// Lists the kernels.
     #[command(after_help = LIST)]
