@@ -38,6 +38,9 @@ const BLOCKS: u32 = 3;
 const MANY_ROWS: u32 = 515;
 
 impl Product {
+    /// How many of all differ in their steps along K alone.
+    pub const PLAIN: usize = 6;
+
     /// Those that take two blocks along each dimension of C, and between one and more steps along
     /// K than any pipeline has stages; where K can be split, also some in one split, with rows of C
     /// that are not aligned, which go through shared memory; for persistent blocks some that do not read C, which
@@ -45,13 +48,14 @@ impl Product {
     /// so, and where all matrices are, some that are not aligned; of one column, the same with many rows; and where numbers that are not finite have a way of their own, some
     /// with one.
     pub fn all(spec: &KernelDescriptor, unaligned: bool) -> Vec<Product> {
-        let mut all: Vec<Product> =
-            [13, 1, 4, 5, 6, 7].map(|steps| Product::of(spec, unaligned, steps)).into();
+        let steps: [u32; Self::PLAIN] = [13, 1, 4, 5, 6, 7];
+        let mut all: Vec<Product> = steps.map(|steps| Product::of(spec, unaligned, steps)).into();
         if spec.abi().splits_k() {
             let whole = [2, 3, 4].map(|steps| Product::of(spec, unaligned, steps));
             all.extend(whole.map(|of| Product { splits: 1, odd_c: 1 - of.odd, ..of }));
         }
-        if spec.name().starts_with("tile_") {
+        // Their entry points for aligned matrices read none that is transposed.
+        if spec.name().starts_with("tile_") && unaligned {
             let across = [13, 1, 4, 5].map(|steps| Product::of(spec, unaligned, steps));
             all.extend(across.map(|of| Product { transposed_b: true, ..of }));
         }
@@ -113,9 +117,8 @@ impl Product {
             odd,
             odd_c: 0,
             splits: match spec.abi() {
-                KernelAbi::SplitK => SPLITS,
                 // None is empty.
-                KernelAbi::Tf32SplitK => SPLITS.min(steps),
+                KernelAbi::SplitK | KernelAbi::Tf32SplitK => SPLITS.min(steps),
                 _ => 1,
             },
             transposed_a: false,
