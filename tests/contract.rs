@@ -46,7 +46,7 @@ use case::{Case, SPLITS, fits, for_each_kernel};
 use common::devices;
 use cuda_gemm::Error;
 use cust::memory::DevicePointer;
-use host::kernels::{KernelDescriptor, Tile};
+use host::kernels::abi::{KernelDescriptor, Tile};
 use host::verify::Bound;
 use host::{Device, DeviceMatrix, Gemm, Limits, Matrix, find_kernel};
 

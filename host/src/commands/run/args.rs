@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use host::kernels::KernelAbi;
+use host::kernels::abi::KernelAbi;
 use host::{DeviceChoice, KernelOptions, L2, Selection, Shape};
 
 use super::checks::CheckArgs;
