@@ -39,7 +39,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use approx::assert_relative_eq;
-use host::kernels::{KernelDescriptor, LADDER, TENSOR_CORE, TILES, f32_kernels};
+use host::kernels::abi::KernelDescriptor;
+use host::kernels::{LADDER, TENSOR_CORE, TILES, f32_kernels};
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -47,7 +47,7 @@ use case::{Case, SPLITS, fits, for_each_kernel, for_each_kernel_and_device};
 use common::{devices, runs_all};
 use cuda_gemm::Error;
 use cust::memory::DevicePointer;
-use host::kernels::{KernelDescriptor, Tile};
+use host::kernels::abi::{KernelDescriptor, Tile};
 use host::verify::Bound;
 use host::{Device, DeviceMatrix, Gemm, Limits, Matrix, find_kernel};
 

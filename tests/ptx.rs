@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
-use host::kernels::{
-    InputType, KernelDescriptor, LADDER, TENSOR_CORE, TF32, TILES, TensorCoreAbi, persistent,
-};
+use host::kernels::abi::KernelDescriptor;
+use host::kernels::abi::tensor_core::{InputType, TensorCoreAbi};
+use host::kernels::ladder::f32::sm_90a::persistent;
+use host::kernels::{LADDER, TENSOR_CORE, TF32, TILES};
 use host::ptx;
 use ptx_syntax::ast::{Instruction, Space, Statement};
 use ptx_syntax::outline;

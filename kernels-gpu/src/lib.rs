@@ -8,7 +8,7 @@
 //! [`families::tf32`], for tensor cores and matrices of f32.
 //!
 //! The crate is built twice. `cuda_builder` builds it for the GPU; the host depends on it
-//! as an ordinary library, for the [`KernelDescriptor`](abi::KernelDescriptor) of each rung.
+//! as an ordinary library, for the [`KernelDescriptor`] of each rung.
 
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
@@ -89,7 +89,7 @@ pub const TILES: &[&KernelDescriptor] = &[
     &skinny_n::skinny_n_32x1::DESCRIPTOR,
 ];
 
-/// The kernels for tensor cores on f32 matrices, of each [`Arithmetic`] those for Hopper first, and then
+/// The kernels for tensor cores on f32 matrices, of each [`Arithmetic`](abi::Arithmetic) those for Hopper first, and then
 /// from the largest tile to the smallest; for the host.
 #[cfg(not(target_arch = "nvptx64"))]
 pub const TF32: &[&KernelDescriptor] = &[

@@ -1,6 +1,7 @@
 //! A product that is run between guard bands.
 
-use host::kernels::{KernelDescriptor, LADDER, Shared, TILES};
+use host::kernels::abi::{KernelDescriptor, Shared};
+use host::kernels::{LADDER, TILES};
 use host::verify::{Bound, Check, Method, Problem, Reference};
 use host::{Device, DeviceMatrix, Gemm, Layout, Limits, Matrix, PlanBuilder};
 

@@ -2,7 +2,7 @@
 
 use cuda_gemm::{DeviceBatchRef, Error};
 use cust::memory::DevicePointer;
-use host::kernels::{KernelAbi, KernelDescriptor};
+use host::kernels::abi::{KernelAbi, KernelDescriptor};
 use host::verify::{Bound, Method, Problem, Reference};
 use host::{Device, DeviceMatrix, Gemm, Limits, Matrix, find_kernel};
 

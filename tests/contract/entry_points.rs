@@ -2,7 +2,7 @@
 
 use cust::memory::DevicePointer;
 use host::Gemm;
-use host::kernels::Unaligned;
+use host::kernels::abi::Unaligned;
 use host::verify::Bound;
 
 use crate::case::{Case, for_each_kernel};

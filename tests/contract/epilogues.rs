@@ -1,7 +1,7 @@
 //! Epilogues, and alpha and beta in device memory.
 
 use cuda_gemm::{Activation, Axis, Epilogue, Error, Extras};
-use host::kernels::{Arithmetic, KernelDescriptor};
+use host::kernels::abi::{Arithmetic, KernelDescriptor};
 use host::verify::{self, Bound, Method, Problem, Reference};
 use host::{Device, DeviceMatrix, Gemm, Limits, Matrix};
 

@@ -3,7 +3,8 @@
 
 use std::fmt::Debug;
 
-use host::kernels::{KernelDescriptor, Target, f32_kernels};
+use host::kernels::abi::{KernelDescriptor, Target};
+use host::kernels::f32_kernels;
 use host::{
     Compute, Device, DeviceHalfMatrix, DeviceMatrix, Element, Epilogue, Extras, Gemm, Matrix,
 };

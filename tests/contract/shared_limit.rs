@@ -1,7 +1,7 @@
 //! `smem_full`, whose shared memory grows with K: up to the device's limit, and not beyond.
 
 use cuda_gemm::Error;
-use host::kernels::Shared;
+use host::kernels::abi::Shared;
 use host::verify::Bound;
 use host::{Gemm, find_kernel};
 

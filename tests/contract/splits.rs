@@ -2,7 +2,8 @@
 
 use cuda_gemm::Error;
 use cust::memory::DevicePointer;
-use host::kernels::{KernelDescriptor, TILES};
+use host::kernels::TILES;
+use host::kernels::abi::KernelDescriptor;
 use host::verify::Bound;
 use host::{DeviceMatrix, Gemm, Limits, find_kernel};
 

@@ -1,7 +1,8 @@
 //! Persistent blocks that share tiles of C along K, and matrices that bulk copies cannot reach.
 
 use cuda_gemm::Error;
-use host::kernels::{KernelAbi, KernelDescriptor, LADDER};
+use host::kernels::LADDER;
+use host::kernels::abi::{KernelAbi, KernelDescriptor};
 use host::verify::Bound;
 use host::{Device, DeviceMatrix, Gemm, Layout, Limits};
 

@@ -2,8 +2,9 @@
 
 use cuda_gemm::{DeviceHalfRef, Error};
 use cust::memory::DevicePointer;
-use host::kernels::tensor_core::{BK, MAX_CLUSTER_SIZE};
-use host::kernels::{TENSOR_CORE, TensorCoreAbi, TensorCoreDescriptor, wgmma};
+use host::kernels::TENSOR_CORE;
+use host::kernels::abi::tensor_core::{BK, MAX_CLUSTER_SIZE, TensorCoreAbi, TensorCoreDescriptor};
+use host::kernels::ladder::tensor::sm_90a::wgmma;
 use host::verify::Bound;
 use host::{
     Activation, Axis, Compute, Device, DeviceChoice, DeviceHalfMatrix, DeviceMatrix, Epilogue,

@@ -1,6 +1,7 @@
 //! The kernels for tensor cores that take f32.
 
-use host::kernels::{KernelDescriptor, TF32, Target};
+use host::kernels::TF32;
+use host::kernels::abi::{KernelDescriptor, Target};
 use host::verify::{Arithmetic, Bound, Check, Method, Problem, Products, Reference, nearest_tf32};
 use host::{Compute, Device, Gemm, Job, Matrix, Operands, Product, RotatingBuffers};
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use cuda_gemm::kernels::{
-    KernelDescriptor, LADDER, TENSOR_CORE, TENSOR_CORE_LADDER, TensorCoreDescriptor,
-};
+use cuda_gemm::kernels::abi::KernelDescriptor;
+use cuda_gemm::kernels::abi::tensor_core::TensorCoreDescriptor;
+use cuda_gemm::kernels::{LADDER, TENSOR_CORE, TENSOR_CORE_LADDER};
 use cuda_gemm::{
     Auto, Compute, Device, Error as GemmError, Gemm, Kernel, ProductBuilder, Table, auto,
     find_kernel, nearest_names,

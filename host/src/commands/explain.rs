@@ -7,10 +7,8 @@ use cuda_gemm::Error as GemmError;
 use cuda_gemm::error::no_gpu;
 use host::candidate::{ALL, CUBLAS};
 use host::explain::{Arithmetic, Loads, Ratio, accesses_without_sharing};
-use host::kernels::{
-    GridOrder, KernelAbi, KernelDescriptor, LADDER, Shared, TENSOR_CORE, Tile, Unaligned,
-    f32_kernels,
-};
+use host::kernels::abi::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile, Unaligned};
+use host::kernels::{LADDER, TENSOR_CORE, f32_kernels};
 use host::limit::profile::Profile;
 use host::{Device, DeviceChoice, auto, nearest_names};
 use serde::Serialize;

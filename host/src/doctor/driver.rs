@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use cuda_driver::GpuUnavailable;
 use cuda_gemm::environment::Environment;
-use cuda_gemm::kernels::wgmma_persistent;
+use cuda_gemm::kernels::ladder::tensor::sm_90a::wgmma_persistent;
 use cuda_gemm::{Device, DeviceChoice, Error as GemmError, InputType};
 use gemm_bench::{Cublas, Error};
 use host_system::format::bytes;

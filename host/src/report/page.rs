@@ -2,8 +2,9 @@
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Row, Table};
-use host::kernels::tensor_core::BK;
-use host::kernels::{KernelDescriptor, TENSOR_CORE};
+use host::kernels::TENSOR_CORE;
+use host::kernels::abi::KernelDescriptor;
+use host::kernels::abi::tensor_core::BK;
 use host::time::Samples;
 use host::timer::Clock;
 use host::verify::{Bound, Check, Deviation, Method};

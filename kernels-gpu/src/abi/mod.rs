@@ -1,6 +1,6 @@
 //! What the host and a kernel agree on: descriptors, parameters and their options.
 //!
-//! Nothing here runs on the device. Kernels build their descriptors from the constants that they use.
+//! A kernel builds its descriptor from the constants that it uses itself.
 
 pub(crate) mod descriptor;
 pub mod epilogue;

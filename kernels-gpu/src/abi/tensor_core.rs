@@ -89,7 +89,7 @@ pub type Layouts = [&'static str; 4];
 
 /// The entry points of a kernel, for inputs of each type in the order of [`InputType::ALL`].
 #[derive(Clone, Copy)]
-pub(crate) enum EntryPoints {
+pub enum EntryPoints {
     /// One for each type.
     Plain([&'static str; 2]),
     /// One for each type and each way that A and B lie.

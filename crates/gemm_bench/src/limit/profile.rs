@@ -7,7 +7,7 @@
 //! they are from, `runs/h200/ladder`, whose README says how to count again after a kernel
 //! has changed.
 
-use cuda_gemm::kernels::KernelDescriptor;
+use cuda_gemm::kernels::abi::KernelDescriptor;
 
 use crate::explain::uses_shared;
 

@@ -2,7 +2,8 @@
 
 use cuda_gemm::auto::Choice;
 use cuda_gemm::auto::table::{Costs, Pace};
-use cuda_gemm::kernels::{KernelAbi, KernelDescriptor, TILES};
+use cuda_gemm::kernels::TILES;
+use cuda_gemm::kernels::abi::{KernelAbi, KernelDescriptor};
 use cuda_gemm::{Gemm, Kernel};
 
 use super::context::{BenchmarkContext, TimedJob, check, operands, reference};

@@ -2,7 +2,8 @@
 
 use cuda_gemm::auto::table::{Costs, Measured};
 use cuda_gemm::auto::{Configuration, Model, Table};
-use cuda_gemm::kernels::{KernelAbi, KernelDescriptor, LADDER, TILES};
+use cuda_gemm::kernels::abi::{KernelAbi, KernelDescriptor};
+use cuda_gemm::kernels::{LADDER, TILES};
 use cuda_gemm::{Compute, Device, Gemm, find_kernel};
 
 use super::context::BenchmarkContext;

@@ -1,10 +1,9 @@
 //! Kernels that are no rungs of the ladder in f32: the header of their file, and their geometry.
 
 use host::Compute;
-use host::kernels::tensor_core::BK;
-use host::kernels::{
-    KernelDescriptor, TENSOR_CORE_LADDER, Target, TensorCoreAbi, TensorCoreDescriptor, Tile,
-};
+use host::kernels::TENSOR_CORE_LADDER;
+use host::kernels::abi::tensor_core::{BK, TensorCoreAbi, TensorCoreDescriptor};
+use host::kernels::abi::{KernelDescriptor, Target, Tile};
 use serde::Serialize;
 
 use super::{geometry, plain, title};

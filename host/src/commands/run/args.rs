@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::ArgAction;
-use host::kernels::KernelAbi;
+use host::kernels::abi::KernelAbi;
 use host::{DeviceChoice, KernelOptions, L2, Selection, Shape, auto};
 
 use super::checks::CheckArgs;

@@ -165,6 +165,28 @@ impl Output {
         }
     }
 
+    /// Adds the bias of the columns that a kernel has loaded ahead.
+    ///
+    /// # Safety
+    /// The launch has a bias for each column.
+    #[inline(always)]
+    unsafe fn add_column_bias<const N: usize>(
+        count: usize,
+        places: impl Places,
+        values: &mut [f32; N],
+    ) {
+        let mut bias = [0.0; N];
+        for run in (0..count).step_by(4) {
+            if places.first(run).1 == run {
+                // SAFETY: the caller's contract.
+                bias[run..][..4].copy_from_slice(&unsafe { places.column_bias(run) });
+            }
+        }
+        for i in 0..count {
+            values[i] += bias[places.first(i).1];
+        }
+    }
+
     /// Applies an epilogue that reads the same for several outputs: `first` takes one of [`Places::first`].
     /// Without runs, outputs outside of C have the last row or column, so that no load has a condition; C is
     /// not empty.

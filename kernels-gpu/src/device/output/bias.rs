@@ -7,48 +7,8 @@ use cuda_std::{cp_async, vec};
 
 use crate::abi::epilogue::{Parameters, operations};
 use crate::device::output::epilogue::{Epilogue, element};
-use crate::device::output::matrix::Output;
-use crate::device::output::places::Places;
+use crate::device::output::places::ColumnBias;
 use crate::device::output::tensor::TensorOutput;
-
-/// The bias of the columns of quads in a row, by their number in it, where a kernel has loaded it ahead.
-pub trait ColumnBias: Copy {
-    /// Whether it has.
-    const EXISTS: bool;
-
-    /// Waits for what this thread has copied; the warp is to come together before it is read.
-    #[inline(always)]
-    fn wait(self) {}
-
-    /// That of a quad's columns.
-    ///
-    /// # Safety
-    /// The launch has a bias for each column.
-    unsafe fn of_quad(self, in_row: usize) -> F32x4;
-}
-
-/// It is in registers, of quads that are in the same columns.
-impl ColumnBias for F32x4 {
-    const EXISTS: bool = true;
-
-    #[inline(always)]
-    unsafe fn of_quad(self, _: usize) -> F32x4 {
-        self
-    }
-}
-
-/// A kernel loads no bias ahead.
-#[derive(Clone, Copy)]
-pub struct NoColumnBias;
-
-impl ColumnBias for NoColumnBias {
-    const EXISTS: bool = false;
-
-    #[inline(always)]
-    unsafe fn of_quad(self, _: usize) -> F32x4 {
-        [0.0; 4]
-    }
-}
 
 /// An element for each row, or for each column.
 #[derive(Clone, Copy)]
@@ -151,30 +111,6 @@ impl Parameters {
             }
         }
         four
-    }
-}
-
-impl Output {
-    /// Adds the bias of the columns that a kernel has loaded ahead.
-    ///
-    /// # Safety
-    /// The launch has a bias for each column.
-    #[inline(always)]
-    pub(super) unsafe fn add_column_bias<const N: usize>(
-        count: usize,
-        places: impl Places,
-        values: &mut [f32; N],
-    ) {
-        let mut bias = [0.0; N];
-        for run in (0..count).step_by(4) {
-            if places.first(run).1 == run {
-                // SAFETY: the caller's contract.
-                bias[run..][..4].copy_from_slice(&unsafe { places.column_bias(run) });
-            }
-        }
-        for i in 0..count {
-            values[i] += bias[places.first(i).1];
-        }
     }
 }
 

@@ -37,7 +37,7 @@ pub trait Epilogue: Copy {
     /// The same for four neighbours, by one access where there are four elements.
     ///
     /// # Safety
-    /// They lie inside C, and are as [`Places::ALIGNED`] says.
+    /// They lie inside C, and are as [`Places::ALIGNED`](crate::device::output::places::Places::ALIGNED) says.
     #[inline(always)]
     unsafe fn load4(self, row: u32, col: u32) -> F32x4 {
         // SAFETY: the caller's contract.

@@ -1,4 +1,10 @@
 //! From the fragments of tensor cores to C, through shared memory.
+//!
+//! `wgmma` leaves a warp's sums such that four lanes have 32 bytes of a row in f32, and 16 in 16 bits. They go through shared memory, 16 rows by
+//! 32 or 64 columns at a time, so that a warp stores whole lines: by vectors of 16 bytes where rows begin on these, and otherwise, and at edges,
+//! one element per lane. Where there is an epilogue, or C is read, [`PART`] sums at a time are moved to the same registers, so that the epilogue
+//! is in the code once for each of two ways. Where all that it reads are vectors of four elements, it comes behind the staging: a lane has four neighbours of
+//! every fourth row, which it reads and stores as such vectors (of 8 bytes, if C is of 16 bits). Otherwise it comes before, on the sums as `wgmma` leaves them, and one element per lane is stored.
 
 use core::array;
 
@@ -7,8 +13,7 @@ use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 use cuda_std::vec;
 
-use crate::device::output::bias::ColumnBias;
-use crate::device::output::places::Places;
+use crate::device::output::places::{ColumnBias, Places};
 use crate::device::output::staging::{
     Fragment, PART, PART_COLS, ROWS, STAGED_COLS, STAGED_SUMS, StagedQuads, stage, staged,
     staged_quads, sums_of_part, width,
@@ -20,7 +25,7 @@ impl<const F16: bool> TensorOutput<F16> {
     /// from (row, col) on, as `wgmma` leaves them: see [`cuda_std::sm_90a::wgmma`]. Those of `mma.sync` side by side lie likewise.
     ///
     /// # Safety
-    /// A whole warp calls this together, with its own `staging` of [`STAGING`] elements, and no other
+    /// A whole warp calls this together, with its own `staging` of [`STAGING`](crate::device::output::staging::STAGING) elements, and no other
     /// thread stores these elements. Where the launch has a bias for each column, and
     /// `bias` exists, [`copy_bias`](Self::copy_bias) has been called for this output with it, and with `col` and all columns of `acc`.
     #[inline(always)]

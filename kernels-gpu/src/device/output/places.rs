@@ -3,9 +3,7 @@
 use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
 
-use crate::device::output::bias::ColumnBias;
-
-/// How many outputs [`Output::store_epilogue`] takes at once in most kernels.
+/// How many outputs [`Output::store_epilogue`](crate::device::output::matrix::Output::store_epilogue) takes at once in most kernels.
 pub const OUTPUTS_AT_ONCE: usize = 16;
 
 /// The places of a thread's outputs: closures, or where several are in a row or a column.
@@ -17,7 +15,7 @@ pub trait Places: Copy {
     /// Whether a kernel has loaded the bias of the columns ahead.
     const HAS_COLUMN_BIAS: bool = false;
     /// Whether all outputs are inside, in runs of four, which are vectors in whatever is read for them: of each matrix, and of each vector of columns,
-    /// they lie on four times an element's bytes. See [`Parameters::is_aligned`].
+    /// they lie on four times an element's bytes. See [`Parameters::is_aligned`](crate::abi::epilogue::Parameters::is_aligned).
     const ALIGNED: bool = false;
 
     /// The row and the column of an output.
@@ -49,6 +47,45 @@ impl<F: Fn(usize) -> (u32, u32) + Copy> Places for F {
     #[inline(always)]
     fn at(self, i: usize) -> (u32, u32) {
         self(i)
+    }
+}
+
+/// The bias of the columns of quads in a row, by their number in it, where a kernel has loaded it ahead.
+pub trait ColumnBias: Copy {
+    /// Whether it has.
+    const EXISTS: bool;
+
+    /// Waits for what this thread has copied; the warp is to come together before it is read.
+    #[inline(always)]
+    fn wait(self) {}
+
+    /// That of a quad's columns.
+    ///
+    /// # Safety
+    /// The launch has a bias for each column.
+    unsafe fn of_quad(self, in_row: usize) -> F32x4;
+}
+
+/// It is in registers, of quads that are in the same columns.
+impl ColumnBias for F32x4 {
+    const EXISTS: bool = true;
+
+    #[inline(always)]
+    unsafe fn of_quad(self, _: usize) -> F32x4 {
+        self
+    }
+}
+
+/// A kernel loads no bias ahead.
+#[derive(Clone, Copy)]
+pub struct NoColumnBias;
+
+impl ColumnBias for NoColumnBias {
+    const EXISTS: bool = false;
+
+    #[inline(always)]
+    unsafe fn of_quad(self, _: usize) -> F32x4 {
+        [0.0; 4]
     }
 }
 

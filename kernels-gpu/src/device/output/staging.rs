@@ -6,8 +6,7 @@ use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
-use crate::device::output::bias::ColumnBias;
-use crate::device::output::places::Places;
+use crate::device::output::places::{ColumnBias, Places};
 
 /// Columns of f32 that a warp stages at once, one for each lane.
 pub(super) const STAGED_COLS: u32 = 32;

@@ -1,10 +1,4 @@
 //! C of the kernels for tensor cores: in f32, or in 16 bits like A and B, with an epilogue.
-//!
-//! `wgmma` leaves a warp's sums such that four lanes have 32 bytes of a row in f32, and 16 in 16 bits. They go through shared memory, 16 rows by
-//! 32 or 64 columns at a time, so that a warp stores whole lines: by vectors of 16 bytes where rows begin on these, and otherwise, and at edges,
-//! one element per lane. Where there is an epilogue, or C is read, [`PART`] sums at a time are moved to the same registers, so that the epilogue
-//! is in the code once for each of two ways. Where all that it reads are vectors of four elements, it comes behind the staging: a lane has four neighbours of
-//! every fourth row, which it reads and stores as such vectors (of 8 bytes, if C is of 16 bits). Otherwise it comes before, on the sums as `wgmma` leaves them, and one element per lane is stored.
 
 use cuda_std::half::{Half, bf16, bf16x2, f16, f16x2};
 use cuda_std::prelude::*;

@@ -1,6 +1,6 @@
 //! How a kernel of this family is declared.
 
-/// Declares a module of the kernel's name, with its [`KernelDescriptor`] and its two entry
+/// Declares a module of the kernel's name, with its [`KernelDescriptor`](crate::abi::KernelDescriptor) and its two entry
 /// points, which call `gemm` of `$kernel` for a [`Geometry`](crate::device::geometry::Geometry) with the
 /// constants that are listed. `vectorized` says for A, B and C
 /// whether the first entry point needs it aligned, `transposed` how the entry points read A and B that lie

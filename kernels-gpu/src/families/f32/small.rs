@@ -39,8 +39,7 @@ use super::kernel::kernel_module;
 use crate::abi::KernelAbi;
 use crate::abi::layout::{TRANSPOSED_A, TRANSPOSED_B};
 use crate::device::geometry::{Geometry, stages};
-use crate::device::output::bias::NoColumnBias;
-use crate::device::output::places::{OUTPUTS_AT_ONCE, QuadPlaces};
+use crate::device::output::places::{NoColumnBias, OUTPUTS_AT_ONCE, QuadPlaces};
 use crate::device::pipeline::dependent_launch;
 use crate::device::schedule::split_k::Params;
 

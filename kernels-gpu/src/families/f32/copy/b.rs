@@ -13,7 +13,7 @@ use crate::device::geometry::Geometry;
 /// A thread's share of a block's tiles of B, BK x BN, four elements at a time where `ALIGNED`. Where not,
 /// B may lie as its transpose; if it does not, it is copied in pairs where its rows have them.
 pub struct CopyB<G, const ALIGNED: bool> {
-    /// As in [`CopyA`].
+    /// As in [`CopyA`](super::CopyA).
     pub(super) from: *const f32,
     ldb: u32,
     to: SharedPtr<f32>,
@@ -43,7 +43,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// As [`CopyA::place`].
+    /// As [`CopyA`](super::CopyA)'s `place`.
     #[inline(always)]
     fn place(self, tid: u32) -> [u32; 2] {
         [tid * self.width / self.cols, tid * self.width % self.cols]
@@ -134,7 +134,7 @@ impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
         }
     }
 
-    /// As [`CopyA::place`].
+    /// As [`CopyA`](super::CopyA)'s `place`.
     #[inline(always)]
     fn place(tid: u32, reads: ReadsB) -> [u32; 2] {
         match reads {
@@ -144,10 +144,10 @@ impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
         }
     }
 
-    /// As [`CopyA::copy`], with `k_left` rows of B left.
+    /// As [`CopyA::copy`](super::CopyA::copy), with `k_left` rows of B left.
     ///
     /// # Safety
-    /// As for [`CopyA::copy`]; where `ALIGNED`, B is as the entry points say.
+    /// As for [`CopyA::copy`](super::CopyA::copy); where `ALIGNED`, B is as the entry points say.
     #[inline(always)]
     pub unsafe fn copy<const WHOLE: bool>(&mut self, offset: u32, k_left: u32) {
         let tid = black_box(thread::thread_idx_x());

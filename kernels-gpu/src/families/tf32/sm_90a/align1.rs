@@ -8,7 +8,7 @@
 //!
 //! # What changed
 //!
-//! Against the kernels `tf32_mma_*` of [`mma`](super::mma), which round what they multiply:
+//! Against the kernels `tf32_mma_*` of [`mma`](crate::families::tf32::mma), which round what they multiply:
 //!
 //! ```text
 //!   ld.global (step 1)   round, st.shared (step 0)   barrier   mma.sync (step 0)   round, st.shared (step 1)   ..

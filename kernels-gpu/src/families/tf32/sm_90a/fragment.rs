@@ -49,7 +49,7 @@ impl FragmentB {
         Self { line, near, far }
     }
 
-    /// The elements, as `wgmma` takes them: see [`Accumulator::multiply_tf32_registers`].
+    /// The elements, as `wgmma` takes them: see [`Accumulator::multiply_tf32_registers`](cuda_std::sm_90a::wgmma::Accumulator::multiply_tf32_registers).
     ///
     /// # Safety
     /// The tile is there.
