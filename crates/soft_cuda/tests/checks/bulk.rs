@@ -94,7 +94,8 @@ FIX| @%p1 st.global.b32 [%rd1], 1;",
   setp.lt.u32 %p2, %r1, 2; @!%p2 bra NEXT;
   mad.lo.u32 %r10, %r1, 128, %r3; mul.wide.u32 %rd10, %r1, 128; add.s64 %rd10, %rd2, %rd10;
   cp.async.bulk.global.shared::cta.bulk_group [%rd10], [%r10], 128; cp.async.bulk.commit_group;
-     @%p1 cp.async.bulk.wait_group.read 0;
+FIX| cp.async.bulk.wait_group.read 0;
+BUG| @%p1 cp.async.bulk.wait_group.read 0;
 NEXT: bar.warp.sync -1;
   @%p1 st.shared.b32 [tile+128], 7;
   @%p2 cp.async.bulk.wait_group 0;",

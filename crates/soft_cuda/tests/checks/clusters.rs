@@ -121,7 +121,8 @@ FIX| barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
         blocks: 2,
         body: "HEAD|.reqnctapercluster 2, 1, 1
   @%p1 mbarrier.init.shared.b64 [%r5], 1; fence.mbarrier_init.release.cluster;
-     bar.sync 0;
+FIX| barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+BUG| bar.sync 0;
   mov.u32 %r10, %cluster_ctarank; xor.b32 %r10, %r10, 1; mapa.shared::cluster.u32 %r11, %r5, %r10;
   @%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r11];
   barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
@@ -190,12 +191,12 @@ END:",
   mov.u16 %h1, 3; @!%p3 bra WAIT;
   cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [tile], [%rd1], 128, [%r5], %h1;
 WAIT:
-     @!%p2 bra READ;
+BUG| @!%p2 bra READ;
 SPIN: mbarrier.try_wait.parity.shared.b64 %p4, [%r5], 0; @!%p4 bra SPIN;
 READ:
-     barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+BUG| barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
   ld.shared.b32 %r13, [%r4]; st.global.b32 [%rd4], %r13;
-     barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
+BUG| barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
     },
     Twin {
         name: "each block arrives at its own mbarrier, and waits for the other's arrival",

@@ -14,8 +14,9 @@ pub const TWINS: [Twin; 4] = [
         threads: 64,
         blocks: 2,
         body: "  griddepcontrol.launch_dependents;
+FIX| griddepcontrol.wait;
   st.global.b32 [%rd4], %r1;
-     griddepcontrol.wait;",
+BUG| griddepcontrol.wait;",
     },
     Twin {
         name: "a kernel that loads what the one in front writes, before it waits for that",

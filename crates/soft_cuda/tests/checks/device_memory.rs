@@ -42,6 +42,7 @@ BUG| ld.global.b32 %r10, [%rd1]; add.u32 %r10, %r10, 1; st.global.b32 [%rd1], %r
         threads: 64,
         blocks: 1,
         body: "  st.global.b32 [%rd4], %r1;
+FIX| bar.sync 0;
   xor.b32 %r10, %r1, 32; mul.wide.u32 %rd10, %r10, 4; add.s64 %rd10, %rd2, %rd10;
   ld.global.b32 %r12, [%rd10];
   st.global.b32 [%rd3], %r12;",

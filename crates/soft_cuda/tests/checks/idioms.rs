@@ -220,7 +220,8 @@ AFTER: bar.sync 0;
         threads: 32,
         blocks: 2,
         body: "
-     red.relaxed.cta.global.add.u32 [%rd1], 1;",
+FIX| red.relaxed.gpu.global.add.u32 [%rd1], 1;
+BUG| red.relaxed.cta.global.add.u32 [%rd1], 1;",
     },
     Twin {
         name: "a release of the block's scope for another block",
@@ -277,7 +278,8 @@ FIX| bar.warp.sync -1;
         threads: 32,
         blocks: 1,
         body: "  mad.lo.u32 %r10, %r1, 16, %r3; mul.wide.u32 %rd10, %r1, 16; add.s64 %rd10, %rd1, %rd10;
-     cp.async.ca.shared.global [%r10], [%rd10], 4;
+FIX| mov.b32 %r11, 4; cp.async.cg.shared.global [%r10], [%rd10], 16, %r11;
+BUG| cp.async.ca.shared.global [%r10], [%rd10], 4;
   cp.async.wait_all;
   ld.shared.b32 %r12, [%r10+12]; st.global.b32 [%rd4], %r12;",
     },
@@ -384,6 +386,7 @@ END:",
         body: "  and.b32 %r10, %r1, 7; shr.u32 %r11, %r1, 3; mad.lo.u32 %r12, %r10, 9, %r11; mad.lo.u32 %r13, %r11, 9, %r10;
   mad.lo.u32 %r12, %r12, 4, %r3; mad.lo.u32 %r13, %r13, 4, %r3;
   ld.global.b32 %r14, [%rd3]; st.shared.b32 [%r12], %r14;
+FIX| bar.sync 0;
   ld.shared.b32 %r15, [%r13]; st.global.b32 [%rd4], %r15;",
     },
     Twin {

@@ -395,6 +395,7 @@ FIX| bar.warp.sync -1;
         blocks: 1,
         body: "  mad.lo.u32 %r20, %r1, 16, %r3;
   stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r20], {%r1};
+FIX| bar.warp.sync -1;
   ld.shared.b32 %r21, [%r4]; st.global.b32 [%rd4], %r21;",
     },
 ];

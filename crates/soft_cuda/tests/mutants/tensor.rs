@@ -326,7 +326,7 @@ fn kill(share: usize) {
             left += usize::from(line.contains("mbarrier.try_wait"));
             left_syncs += usize::from(line.contains(SYNC));
         }
-        assert_eq!(waits > 0, starts_early(spec), "{}: waits", spec.name());
+        assert_eq!(waits, usize::from(starts_early(spec)), "{}: waits", spec.name());
         // Of a share there are seldom two of them.
         assert!(left <= 1, "{}: what explains one wait does not explain {left}", spec.name());
         assert!(
