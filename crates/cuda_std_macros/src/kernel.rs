@@ -1,9 +1,9 @@
 //! `#[kernel]`.
 
-use proc_macro2::{Span, TokenStream};
-use quote::{ToTokens, format_ident, quote};
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
 use syn::spanned::Spanned;
-use syn::{Error, FnArg, Ident, ItemFn, Pat, ReturnType, Safety, parse_quote};
+use syn::{Error, FnArg, Ident, ItemFn, Pat, ReturnType, Safety};
 
 use crate::bounds::{Bounds, directives};
 use crate::host::{self, Contract, HostParameters};
@@ -25,7 +25,7 @@ pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
     }
     let declaration = host::declare(vis, name, &sig.generics);
     let Some(variants) = &bounds.variants else {
-        let entry = Entry::new(name, sig.inputs.iter(), None, &bounds)?;
+        let entry = Entry::new(name, sig.inputs.iter(), &bounds)?;
         let contract = contract(name, &function, &bounds);
         let methods = host::methods(name, &[], &contract, &entry.host);
         let checks = &entry.checks;
@@ -47,46 +47,44 @@ pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
         });
     };
 
-    // The kernel itself is a function, which each entry point calls.
+    // On the GPU the function is there for its name, and each entry point has the body.
     let mut expanded = quote! {
         #(#attrs)*
-        #[inline(always)]
+        #[cfg(not(target_arch = "nvptx64"))]
         #[allow(unused)]
         #vis #plain {
             #statements
         }
 
+        #(#attrs)*
+        #[cfg(target_arch = "nvptx64")]
+        #[allow(unused)]
+        #vis #plain {}
+
         #declaration
     };
     for variant in variants::of(name, &sig.generics, variants)? {
         let bounds = bounds.of(&variant)?;
-        let (mut inputs, mut arguments) = (Vec::new(), Vec::new());
-        for (index, input) in sig.inputs.iter().enumerate() {
-            let mut input = input.clone();
-            if let FnArg::Typed(input) = &mut input {
+        let mut inputs = sig.inputs.clone();
+        for input in &mut inputs {
+            if let FnArg::Typed(input) = input {
                 let ty = &input.ty;
                 *input.ty = syn::parse2(variant.substitute(quote!(#ty)))?;
-                let name = host::name(input, index);
-                input.pat = parse_quote!(#name);
-                // No name that the kernel has itself.
-                arguments.push(Ident::new(&format!("argument{index}"), Span::mixed_site()));
             }
-            inputs.push(input);
         }
-        let entry = Entry::new(&variant.entry, inputs.iter(), Some(&arguments), &bounds)?;
+        let entry = Entry::new(&variant.entry, inputs.iter(), &bounds)?;
         let contract = contract(&variant.entry, &function, &bounds);
         expanded.extend(host::methods(name, &variant.values, &contract, &entry.host));
-        let values = &variant.values;
-        let call = quote! {
-            // SAFETY: the launch keeps to the kernel's contract.
-            unsafe { #name::<#(#values),*>(#(#arguments),*) }
-        };
+        let (values, parameters) = (&variant.values, variant.declare());
+        // Again for each, because a static in shared memory has one name in the PTX.
+        let statements = space::expand(&block.stmts)?;
+        let body = quote!(#parameters #statements);
         // One variant may have the name of the kernel itself.
         let symbol = variant.entry.to_string();
         let own_name = format_ident!("__{symbol}");
-        let function = entry.function(&own_name, &quote!(export_name = #symbol), &function, &call);
+        let function = entry.function(&own_name, &quote!(export_name = #symbol), &function, &body);
         expanded.extend(quote! {
-            #[allow(missing_docs, clippy::missing_safety_doc, unused_unsafe)]
+            #[allow(missing_docs, clippy::missing_safety_doc)]
             #function
 
             // Elsewhere the values are checked, though nothing calls the kernel.
@@ -134,11 +132,9 @@ struct Entry {
 }
 
 impl Entry {
-    /// Names the parameters as `inputs` does, or by `names`.
     fn new<'a>(
         name: &Ident,
         inputs: impl Iterator<Item = &'a FnArg>,
-        names: Option<&[Ident]>,
         bounds: &Bounds,
     ) -> syn::Result<Self> {
         let mut parameters = Vec::new();
@@ -150,7 +146,6 @@ impl Entry {
         for (index, input) in inputs.enumerate() {
             let FnArg::Typed(input) = input else { unreachable!("check_signature refuses self") };
             let (pattern, ty) = (&*input.pat, &*input.ty);
-            let pattern = names.map_or(quote!(#pattern), |names| names[index].to_token_stream());
             let parameter = Parameter::of(input)?;
             host.push(input, index, &parameter);
             referents.extend(parameter.shared());
@@ -330,7 +325,7 @@ mod tests {
         for part in [
             "fnk<T:Copy>(x:&[T],_:T){}",
             "extern\"ptx-kernel\"fn__k_f32(__ptr0:*constf32,__len0:::core::primitive::usize,__value1:::cuda_std::ByValue<f32>)",
-            "unsafe{k::<f32>(argument0,argument1)}",
+            "typeT=f32;",
             "fn__k_u8_4(__ptr0:*const[u8;4],__len0:::core::primitive::usize,__value1:::cuda_std::ByValue<[u8;4]>)",
             "#[unsafe(export_name=\"k_u8_4\")]",
             "impl<'m>k<'m,f32>",
@@ -348,11 +343,11 @@ mod tests {
         .unwrap();
         for part in [
             "fnk<constN:u32,T:Copy,constIS_HALF:bool>(x:&[T],y:[u8;N]){}",
-            "k::<1,f32,false>(argument0,argument1)",
+            "constN:u32=1;",
             "kernel:\"k_1\"",
             "kernel:\"k_2x\"",
             "kernel:\"k_half_1\"",
-            "k::<2,u16,true>(argument0,argument1)",
+            "constIS_HALF:bool=true;",
             "#[unsafe(export_name=\"k_half_2x\")]",
             "const_:()={let_=k::<2,u16,true>;};",
             "fn__k_half_2x(__ptr0:*constu16,__len0:::core::primitive::usize,__value1:::cuda_std::ByValue<[u8;2]>)",

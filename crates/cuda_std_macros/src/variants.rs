@@ -7,7 +7,10 @@ use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
-use syn::{Error, GenericArgument, GenericParam, Generics, LitInt, Token, parenthesized, token};
+use syn::{
+    ConstParam, Error, GenericArgument, GenericParam, Generics, LitInt, Token, TypeParam,
+    parenthesized, token,
+};
 
 /// `variants(T = f32 | f64, (U, N) = (u8, 4) as _ | (u16, 8) as wide)`: independent axes, whose
 /// product the kernel is built for.
@@ -104,11 +107,31 @@ fn words(value: &GenericArgument) -> Vec<String> {
 /// One variant: the entry point's name, and a value for each generic parameter.
 pub struct Variant<'a> {
     pub entry: Ident,
+    generics: &'a Generics,
     parameters: Vec<&'a Ident>,
     pub values: Vec<&'a GenericArgument>,
 }
 
 impl Variant<'_> {
+    /// The generic parameters as items of the entry point: its code is not that of a call.
+    pub fn declare(&self) -> TokenStream {
+        let items =
+            self.generics.params.iter().zip(&self.values).map(
+                |(parameter, value)| match parameter {
+                    GenericParam::Const(ConstParam { ident, ty, .. }) => quote! {
+                        #[allow(unused)]
+                        const #ident: #ty = #value;
+                    },
+                    GenericParam::Type(TypeParam { ident, .. }) => quote! {
+                        #[allow(unused, non_camel_case_types)]
+                        type #ident = #value;
+                    },
+                    GenericParam::Lifetime(_) => TokenStream::new(),
+                },
+            );
+        items.collect()
+    }
+
     /// Puts the values for the generic parameters in a type or an expression.
     pub fn substitute(&self, tokens: TokenStream) -> TokenStream {
         // A name behind two colons, or of a lifetime, is no generic parameter.
@@ -205,6 +228,7 @@ pub fn of<'a>(
         };
         Ok(Variant {
             entry: Ident::new(&entry, kernel.span()),
+            generics,
             values: parameters.iter().filter_map(|parameter| value(parameter)).collect(),
             parameters: parameters.clone(),
         })

@@ -34,8 +34,9 @@ use crate::abi::KernelAbi;
 use crate::abi::layout::TRANSPOSED_A;
 use crate::device::geometry::{Geometry, stages};
 use crate::device::pipeline::dependent_launch;
-use crate::device::reduce::slice_k::{MAX_QUADS, OutputPartition, Quads, reduce_slices};
-use crate::device::reduce::split_k::reduce_splits;
+use crate::device::reduce::split_k::{
+    MAX_QUADS, OutputPartition, Quads, reduce_slices, reduce_splits,
+};
 use crate::device::schedule::split_k::Params;
 
 // A is small, and copied one by one, and the kernel looks at C itself: so only B is vectorized, and A and

@@ -112,8 +112,9 @@ use crate::device::geometry::Geometry;
 use crate::device::output::matrix::Output;
 use crate::device::output::places::{ColumnBias, OUTPUTS_AT_ONCE, QuadPlaces};
 use crate::device::pipeline::dependent_launch;
-use crate::device::reduce::slice_k::{MAX_QUADS, OutputPartition, Quads, reduce_slices};
-use crate::device::reduce::split_k::reduce_splits;
+use crate::device::reduce::split_k::{
+    MAX_QUADS, OutputPartition, Quads, reduce_slices, reduce_splits,
+};
 use crate::device::schedule::raster::swizzled_tile;
 use crate::device::schedule::split_k::Params;
 
