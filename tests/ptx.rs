@@ -6,24 +6,23 @@ use host::kernels::abi::KernelDescriptor;
 use host::kernels::abi::tensor_core::{InputType, TensorCoreAbi};
 use host::kernels::ladder::f32::sm_90a::persistent;
 use host::kernels::{LADDER, TENSOR_CORE, TF32, TILES};
-use host::ptx;
+use host::ptx::{self, Kernels};
 use ptx_syntax::ast::{Instruction, Space, Statement};
-use ptx_syntax::outline;
 
 /// The PTX, and the kernels that are in it: what needs tensor maps is for Hopper alone.
-fn texts() -> impl Iterator<Item = (&'static str, Vec<&'static KernelDescriptor>)> {
-    [ptx::SM_80, ptx::SM_90A].into_iter().map(|text| {
+fn kernels() -> impl Iterator<Item = (&'static Kernels, Vec<&'static KernelDescriptor>)> {
+    [&*ptx::SM_80, &*ptx::SM_90A].into_iter().map(|kernels| {
         let all = LADDER.iter().chain(TILES).copied();
         let has = |descriptor: &&KernelDescriptor| {
-            text == ptx::SM_90A || !descriptor.abi().has_tensor_maps()
+            kernels.target() == "sm_90a" || !descriptor.abi().has_tensor_maps()
         };
-        (text, all.filter(has).collect())
+        (kernels, all.filter(has).collect())
     })
 }
 
 /// What an entry point consists of.
-fn body(text: &str, entry: &str) -> Vec<Statement> {
-    let text = ptx_syntax::extract(text, entry).unwrap_or_else(|| panic!("no {entry} in the PTX"));
+fn body(kernels: &Kernels, entry: &str) -> Vec<Statement> {
+    let text = kernels.kernel(entry).unwrap_or_else(|| panic!("no {entry} in the PTX"));
     let mut module = ptx_syntax::parse(&text).unwrap();
     module.functions.pop().unwrap().body.unwrap()
 }
@@ -36,13 +35,13 @@ fn instructions(body: &[Statement]) -> impl Iterator<Item = &Instruction> {
 }
 
 fn for_each_entry(test: impl Fn(&str, &[Statement])) {
-    for (text, descriptors) in texts() {
+    for (kernels, descriptors) in kernels() {
         let entries = descriptors.iter().flat_map(|descriptor| {
             [Some(descriptor.name()), descriptor.unaligned().map(|other| other.name)]
         });
         for entry in entries.flatten().chain(["stage_operands"]) {
-            let name = format!("{entry} for {}", ptx::target(text).unwrap());
-            test(&name, &body(text, entry));
+            let name = format!("{entry} for {}", kernels.target());
+            test(&name, &body(kernels, entry));
         }
     }
 }
@@ -88,12 +87,12 @@ fn nothing_is_in_local_memory() {
 /// tensor maps look for themselves whether C is aligned, and so do the tiles.
 #[test]
 fn only_aligned_entry_points_move_128_bits_of_global_memory() {
-    for (text, descriptors) in texts() {
+    for (kernels, descriptors) in kernels() {
         for descriptor in
             descriptors.iter().filter(|descriptor| !descriptor.abi().has_tensor_maps())
         {
             let is_wide = |entry| {
-                instructions(&body(text, entry)).any(|instruction| {
+                instructions(&body(kernels, entry)).any(|instruction| {
                     ["ld.global.v4", "st.global.v4", "cp.async.cg.shared.global"]
                         .iter()
                         .any(|wide| instruction.opcode.starts_with(wide))
@@ -107,7 +106,7 @@ fn only_aligned_entry_points_move_128_bits_of_global_memory() {
             );
             if let Some(unaligned) = descriptor.unaligned() {
                 let looks_at_c = !unaligned.vectorized[2];
-                for Instruction { opcode, .. } in instructions(&body(text, unaligned.name)) {
+                for Instruction { opcode, .. } in instructions(&body(kernels, unaligned.name)) {
                     let is_copy = opcode.starts_with("cp.async.cg.shared.global");
                     let is_access = ["ld.global.v4", "st.global.v4"]
                         .iter()
@@ -124,14 +123,13 @@ fn only_aligned_entry_points_move_128_bits_of_global_memory() {
 /// stream, where a GPU can do that: it is by this instruction that a launch may begin early.
 #[test]
 fn the_kernels_of_auto_wait_for_the_launch_in_front() {
-    let waiting = |text| -> HashSet<&str> {
-        let waits = |name: &str| name == "griddepcontrol.wait";
-        let functions = outline::functions(text).filter(|function| {
-            let mut statements = function.body.statements();
-            statements.any(|one| one.instruction().is_some_and(|(name, _)| waits(name)))
-        });
-        functions.map(|function| function.name).collect()
-    };
+    fn waiting(kernels: &Kernels) -> HashSet<&str> {
+        let waits = |name: &&str| {
+            let is_wait = |one: &Instruction| one.opcode == "griddepcontrol.wait";
+            instructions(&body(kernels, name)).any(is_wait)
+        };
+        kernels.names().filter(waits).collect()
+    }
     let f32 = [TILES, TF32, &[&persistent::DESCRIPTOR]].into_iter().flatten();
     let f32 = f32.flat_map(|descriptor| {
         [Some(descriptor.name()), descriptor.unaligned().map(|other| other.name)]
@@ -146,6 +144,6 @@ fn the_kernels_of_auto_wait_for_the_launch_in_front() {
     });
     let copies = ["stage_operands", "stage_transposed", "stage_halves"];
     let expected: HashSet<&str> = f32.flatten().chain(halves).chain(copies).collect();
-    assert_eq!(waiting(ptx::SM_90A), expected);
-    assert_eq!(waiting(ptx::SM_80), HashSet::new());
+    assert_eq!(waiting(&ptx::SM_90A), expected);
+    assert_eq!(waiting(&ptx::SM_80), HashSet::new());
 }

@@ -1,14 +1,14 @@
-//! Chooses the PTX that the host embeds: what is committed, decompressed, as long as its sources
-//! are unchanged, and else what a build gives now, so that no run uses stale kernels. Embeds the
-//! tables of `tuned/`, too.
+//! Chooses the kernels that the library embeds: what is committed, as long as its sources are
+//! unchanged, and else what a build gives now, so that no run uses stale kernels. Embeds the tables
+//! of `tuned/`, too.
 
-use std::path::Path;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
 use std::{env, fs, thread};
 
-use cuda_builder::sources::{FOLDER, RECORD, SourceDigests, committed, ptx_name};
-use cuda_builder::{CudaArch, CudaBuilder, DebugInfo};
+use cuda_builder::sources::{ARCHITECTURES, FOLDER, Family, RECORD, SourceDigests, Stale};
 
-const ARCHITECTURES: [CudaArch; 2] = [CudaArch::Sm80, CudaArch::Sm90a];
+const KERNELS: &str = "kernels-gpu";
 
 fn main() {
     if let Err(message) = embed().and_then(|()| embed_tables()) {
@@ -16,52 +16,54 @@ fn main() {
     }
 }
 
+/// Lists the archives of kernels as Rust source: the architecture and the bytes of each.
 fn embed() -> Result<(), String> {
     // Asked for now, not when this script was compiled: checkouts may share a target folder.
     let manifest_dir = env::var_os("CARGO_MANIFEST_DIR").ok_or("cargo sets CARGO_MANIFEST_DIR")?;
     let root = Path::new(&manifest_dir).join("../..");
-    let kernels = root.join("kernels-gpu");
-    let folder = kernels.join(FOLDER);
-    let record = folder.join(RECORD);
+    let record = root.join(KERNELS).join(FOLDER).join(RECORD);
     println!("cargo::rerun-if-changed={}", record.display());
     let digests = SourceDigests::read(&record).map_err(|error| error.to_string())?;
     for file in digests.files(&root) {
         println!("cargo::rerun-if-changed={}", file.display());
     }
 
-    let changed = digests.changed(&root);
-    let out = env::var_os("OUT_DIR").unwrap_or_default();
-    let ptx_of = |arch| Path::new(&out).join(ptx_name(arch));
-    let embed_one = |arch| {
-        let ptx = ptx_of(arch);
-        if changed.is_empty() {
-            let text = committed(&folder, arch).map_err(|error| error.to_string())?;
-            return fs::write(&ptx, text).map_err(|error| format!("`{}`: {error}", ptx.display()));
-        }
-        let built = CudaBuilder::new(&kernels)
-            .arch(arch)
-            .strict()
-            // As `cargo xtask build-ptx`, which says why.
-            .separate_const_offset(true)
-            .debug(DebugInfo::None)
-            .copy_to(&ptx)
-            .build();
-        built.map(|_| ()).map_err(|error| {
-            format!("the PTX must be rebuilt, since {} changed: {error}", changed.join(", "))
-        })
+    let stale = Stale::of(&digests, &root, KERNELS);
+    let crate_dir = &root.join(KERNELS);
+    let chosen = &|arch| {
+        let families = digests.families(KERNELS);
+        let archives = families.map(|name| {
+            let family = Family { crate_dir, name, arch };
+            match stale.reason(name) {
+                None => Ok(family.committed()),
+                Some(reason) => build(family).map_err(|error| {
+                    format!("the PTX must be rebuilt, since {reason} changed: {error}")
+                }),
+            }
+        });
+        archives.collect::<Result<Vec<PathBuf>, String>>()
     };
-    // Either build takes a minute of one core.
-    let done = thread::scope(|scope| {
-        let threads = ARCHITECTURES.map(|arch| scope.spawn(move || embed_one(arch)));
+    // Families of one architecture are built in one folder, one after the other.
+    let archives = thread::scope(|scope| {
+        let threads = ARCHITECTURES.map(|arch| scope.spawn(move || chosen(arch)));
         threads.map(|thread| thread.join().map_err(|_| "a build panicked".to_owned()))
     });
-    for (arch, done) in ARCHITECTURES.into_iter().zip(done) {
-        done??;
-        let ptx = ptx_of(arch);
-        let variable = format!("KERNELS_PTX_{}", arch.name().to_uppercase());
-        println!("cargo::rustc-env={variable}={}", ptx.display());
+    let mut list = String::new();
+    for (arch, archives) in ARCHITECTURES.into_iter().zip(archives) {
+        for file in archives?? {
+            let _ = writeln!(list, "(\"{arch}\", include_bytes!({file:?})),");
+        }
     }
-    Ok(())
+    embed_list("KERNELS", &list)
+}
+
+/// Builds a family, which becomes an archive in this script's folder.
+fn build(family: Family<'_>) -> Result<PathBuf, String> {
+    let text = family.build(true).map_err(|error| error.to_string())?;
+    let archive = family.archive(&text).map_err(|error| error.to_string())?;
+    let file = out(&family.archive_name());
+    fs::write(&file, archive).map_err(|error| format!("`{}`: {error}", file.display()))?;
+    Ok(file)
 }
 
 /// Lists the tables in `tuned/` as Rust source: a file name and a text for each.
@@ -81,9 +83,17 @@ fn embed_tables() -> Result<(), String> {
         let name = path.file_name().unwrap_or_default();
         format!("(\"{}\", include_str!({path:?})),\n", name.display())
     });
-    let list = Path::new(&env::var_os("OUT_DIR").unwrap_or_default()).join("tables.rs");
-    fs::write(&list, format!("&[{}]", tables.collect::<String>()))
-        .map_err(|error| error.to_string())?;
-    println!("cargo::rustc-env=TUNED_TABLES={}", list.display());
+    embed_list("TUNED_TABLES", &tables.collect::<String>())
+}
+
+/// Leaves a slice of these elements in the file that the variable names to the library.
+fn embed_list(variable: &str, elements: &str) -> Result<(), String> {
+    let file = out(&format!("{}.rs", variable.to_lowercase()));
+    fs::write(&file, format!("&[{elements}]")).map_err(|error| error.to_string())?;
+    println!("cargo::rustc-env={variable}={}", file.display());
     Ok(())
+}
+
+fn out(name: &str) -> PathBuf {
+    Path::new(&env::var_os("OUT_DIR").unwrap_or_default()).join(name)
 }

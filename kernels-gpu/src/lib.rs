@@ -12,17 +12,18 @@
 
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
+#![cfg_attr(
+    target_arch = "nvptx64",
+    allow(dead_code, unused_imports, unused_macros, reason = "a build has one family of kernels")
+)]
 #![allow(clippy::needless_range_loop, reason = "the indices name rows and columns")]
 #![allow(clippy::too_many_arguments, reason = "a GEMM has eleven parameters, as in BLAS")]
 
 pub mod abi;
-#[cfg_attr(
-    target_arch = "nvptx64",
-    allow(dead_code, unused_imports, unused_macros, reason = "a build has a part of the kernels")
-)]
 mod device;
 pub mod families;
 pub mod ladder;
+#[cfg(feature = "utility")]
 pub mod utility;
 
 #[cfg(not(target_arch = "nvptx64"))]
@@ -31,6 +32,11 @@ use self::abi::KernelDescriptor;
 use self::abi::tensor_core::TensorCoreDescriptor;
 #[cfg(not(target_arch = "nvptx64"))]
 use self::families::f32::{outer, skinny_m, skinny_n, small, tile_shapes};
+
+/// The families of kernels, features of this crate, each of which is built for the device by itself;
+/// for the host.
+#[cfg(not(target_arch = "nvptx64"))]
+pub const FAMILIES: [&str; 6] = ["ladder_f32", "ladder_tensor", "f32", "half", "tf32", "utility"];
 
 /// Every rung, in the order of the ladder; for the host.
 #[cfg(not(target_arch = "nvptx64"))]

@@ -2,49 +2,51 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 
 use comfy_table::{CellAlignment, Table, presets};
-use cuda_builder::sources::{self, SourceDigests};
-use cuda_builder::{CudaArch, CudaBuilder, DebugInfo, ptx, target_dir};
-use lzma_rust2::{XzOptions, XzWriter};
+use cuda_builder::sources::{ARCHITECTURES, Family, SourceDigests, Stale, with_feature};
+use cuda_builder::{CudaArch, ptx, sources, target_dir};
+use kernels_gpu::FAMILIES;
+use ptx_syntax::archive::Archive;
 
 use crate::ptxas::{self, Ptxas, Resources};
 use crate::{sass, stdio};
 
-/// The architectures that PTX is committed for: the oldest that is supported, and Hopper
-/// with its own instructions.
-const ARCHITECTURES: [CudaArch; 2] = [CudaArch::Sm80, CudaArch::Sm90a];
-
-/// The crate of kernels, and everything else that decides what PTX comes out of it.
+/// The crate of kernels.
 const KERNELS: &str = "kernels-gpu";
-const SOURCES: [&str; 8] = [
+
+/// Everything else that decides what PTX comes out of it.
+const SHARED: [&str; 7] = [
     "Cargo.lock",
     "Cargo.toml",
     "crates/cuda_builder",
     "crates/cuda_std",
     "crates/cuda_std_macros",
     "crates/ptx_syntax",
-    "kernels-gpu",
     "rust-toolchain.toml",
 ];
 
-/// Build every kernel to PTX, into kernels-gpu/ptx/
+/// Build the kernels whose sources changed to PTX, into kernels-gpu/ptx/
 ///
-/// These files are compressed; target/ptx/ has the text. Prints a table of the kernels with
-/// instructions and shared memory.
+/// Each file has the kernels of a family for one architecture. They are compressed; target/ptx/ has
+/// the text of each kernel. Prints a table of the kernels that were built, with instructions and
+/// shared memory.
 ///
 /// A ptxas is used if $PTXAS, the PATH or a CUDA toolkit has one. Then the table also has registers
 /// and spills, and a kernel that spills or has a stack is an error. With cuobjdump beside ptxas,
 /// `persistent` must also release each stage after its values were used.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Write nothing; fail if an entry of the committed PTX is stale
+    /// Write nothing; fail if a kernel of the committed PTX is stale
     #[arg(long)]
     check: bool,
+
+    /// Build all kernels, also those whose sources did not change
+    #[arg(long)]
+    all: bool,
 
     /// Fail if rust-src is missing, instead of asking rustup for it
     #[arg(long)]
@@ -54,125 +56,164 @@ pub struct Args {
 /// Builds, and writes or checks.
 pub fn run(args: &Args) -> Result<ExitCode, String> {
     let root = crate::root();
+    let crate_dir = root.join(KERNELS);
     let ptxas = Ptxas::find()?;
-    let mut table = new_table(ptxas.is_some());
-    let mut stale = Vec::new();
-    let mut files: Vec<String> = Vec::new();
-    // A committed file with the right entries stays as it is, in any order.
-    let mut changed = Vec::new();
-    let folder = root.join(KERNELS).join(sources::FOLDER);
-    let readable = target_dir(&root).map_err(|error| error.to_string())?.join(sources::FOLDER);
-    fs::create_dir_all(&readable).map_err(|error| format!("`{}`: {error}", readable.display()))?;
-    let mut spilling = Vec::new();
-    // Either takes a minute of one core.
+    let record_file = crate_dir.join(sources::FOLDER).join(sources::RECORD);
+    // Without a record, nothing is known of what is there.
+    let record = SourceDigests::read(&record_file).ok();
+    let stale = record.as_ref().map(|record| Stale::of(record, &root, KERNELS));
+    let is_stale = |family: &str| match (&record, &stale) {
+        (Some(record), Some(stale)) if !args.all => {
+            stale.reason(family).is_some() || !record.families(KERNELS).any(|one| one == family)
+        }
+        _ => true,
+    };
+    let families: Vec<&str> = FAMILIES.into_iter().filter(|family| is_stale(family)).collect();
+
+    let build_all = |arch| {
+        let builds = families.iter().map(|name| {
+            let family = Family { crate_dir: &crate_dir, name, arch };
+            build(family, ptxas.as_ref(), !args.no_install)
+        });
+        builds.collect::<Result<Vec<Built>, String>>()
+    };
+    // Those of an architecture share a folder, in which one is built at a time.
     let built = thread::scope(|scope| {
-        let (readable, ptxas) = (readable.as_path(), ptxas.as_ref());
-        let builds = ARCHITECTURES
-            .map(|arch| scope.spawn(move || build(arch, readable, ptxas, !args.no_install)));
+        let builds = ARCHITECTURES.map(|arch| scope.spawn(move || build_all(arch)));
         builds.map(|build| build.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
-    for (arch, built) in ARCHITECTURES.into_iter().zip(built) {
-        let Built { text, usage } = built?;
+    let mut table = new_table(ptxas.is_some());
+    let (mut spilling, mut wrong, mut changed) = (Vec::new(), Vec::new(), Vec::new());
+    for built in built.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten() {
+        let Built { arch, text, usage, archive, committed } = built;
         spilling.extend(add_rows(&mut table, arch, &text, usage.as_deref())?);
-
-        let name = sources::ptx_name(arch);
-        let file = format!("{KERNELS}/{}/{name}", sources::FOLDER);
-        let committed = sources::committed(&folder, arch).unwrap_or_default();
-        let differences = differences(&committed, &text);
-        if !differences.is_empty() {
+        let before = fs::read(&committed).unwrap_or_default();
+        if before != archive {
+            let file = committed.strip_prefix(&root).unwrap_or(&committed).display().to_string();
+            let differences = differences(&before, &archive)?;
             stdio::say(format_args!("{file}: {}", differences.join("; ")));
-            if args.check {
-                stale.push(file.clone());
-            }
-            changed.push((file.clone(), text));
+            wrong.push(file);
+            changed.push((committed, archive));
         }
-        files.push(file);
     }
-    stdio::print(&format!("{}\n", table.trim_fmt()))?;
-    stdio::say(format_args!("the PTX can be read in {}", readable.display()));
-    match &ptxas {
-        None => stdio::say(format_args!("not checked: registers and spills; {}", ptxas::MISSING)),
-        Some(ptxas) if !ptxas.can_disassemble() => stdio::say(
-            "not checked: the loop of `persistent`, since there is no cuobjdump beside ptxas",
-        ),
-        Some(_) => {}
+    if !families.is_empty() {
+        stdio::print(&format!("{}\n", table.trim_fmt()))?;
+        match &ptxas {
+            None => {
+                stdio::say(format_args!("not checked: registers and spills; {}", ptxas::MISSING));
+            }
+            Some(ptxas) if !ptxas.can_disassemble() => stdio::say(
+                "not checked: the loop of `persistent`, since there is no cuobjdump beside ptxas",
+            ),
+            Some(_) => {}
+        }
     }
     if !spilling.is_empty() {
         let kernels = spilling.join(", ");
         return Err(format!("these kernels spill registers or have a stack: {kernels}"));
     }
-
+    let archives = FAMILIES.into_iter().flat_map(|name| {
+        ARCHITECTURES.map(|arch| Family { crate_dir: &crate_dir, name, arch }.archive_name())
+    });
+    let archives = archives.map(|name| format!("{KERNELS}/{}/{name}", sources::FOLDER));
+    let own = FAMILIES.map(|family| with_feature(KERNELS, family));
+    let paths: Vec<String> =
+        SHARED.map(str::to_owned).into_iter().chain(own).chain(archives).collect();
+    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
     if !args.check {
-        for (file, text) in &changed {
-            write(&sources::stored(&root.join(file)), &compressed(text)?)?;
+        for (file, archive) in changed {
+            write(&file, &archive)?;
         }
-    }
-    let record = folder.join(sources::RECORD);
-    let all: Vec<&str> = SOURCES.iter().copied().chain(files.iter().map(String::as_str)).collect();
-    let digests = SourceDigests::of(&root, &all);
-    if !args.check {
-        digests.and_then(|digests| digests.write(&record)).map_err(|error| error.to_string())?;
+        let digests = SourceDigests::of(&root, &paths).map_err(|error| error.to_string())?;
+        if record.as_ref() != Some(&digests) {
+            digests.write(&record_file).map_err(|error| error.to_string())?;
+        }
+        let readable = unpack(&crate_dir, &root)?;
+        let what = if families.is_empty() { "no kernel's sources changed; " } else { "" };
+        stdio::say(format_args!("{what}the PTX can be read in {}", readable.display()));
         return Ok(ExitCode::SUCCESS);
     }
-    // A file that cannot be decompressed has no digest.
-    if !digests.is_ok_and(|digests| SourceDigests::read(&record).ok() == Some(digests)) {
-        stale.push(format!("{KERNELS}/{}/{}", sources::FOLDER, sources::RECORD));
+    // A file that is missing has no digest.
+    if !SourceDigests::of(&root, &paths).is_ok_and(|digests| record == Some(digests)) {
+        wrong.push(format!("{KERNELS}/{}/{}", sources::FOLDER, sources::RECORD));
     }
-    if stale.is_empty() {
+    if wrong.is_empty() {
         stdio::say("the committed PTX is what its sources give");
         return Ok(ExitCode::SUCCESS);
     }
-    let stale = stale.join(", ");
-    stdio::say(format_args!("stale: {stale}; type `cargo xtask build-ptx` and commit the result"));
+    let wrong = wrong.join(", ");
+    stdio::say(format_args!("stale: {wrong}; type `cargo xtask build-ptx` and commit the result"));
     Ok(ExitCode::FAILURE)
 }
 
-/// The kernels for one architecture.
+/// A family for one architecture.
 struct Built {
+    arch: CudaArch,
     text: String,
-    /// What ptxas says of them.
+    /// What ptxas says of the kernels.
     usage: Option<Vec<Resources>>,
+    archive: Vec<u8>,
+    /// Where the archive is committed.
+    committed: PathBuf,
 }
 
-/// Builds the kernels for `arch`, with a copy in the folder `readable`.
 fn build(
-    arch: CudaArch,
-    readable: &Path,
+    family: Family<'_>,
     ptxas: Option<&Ptxas>,
     install_rust_src: bool,
 ) -> Result<Built, String> {
-    stdio::say(format_args!("building {KERNELS} for {arch}"));
-    let built = CudaBuilder::new(crate::root().join(KERNELS))
-        .arch(arch)
-        .strict()
-        // Faster addresses; no offset here is the complement of an index, which the pass gets
-        // wrong, and the contract test compares every kernel's results.
-        .separate_const_offset(true)
-        .debug(DebugInfo::None)
-        .copy_to(readable.join(sources::ptx_name(arch)))
-        .install_rust_src(install_rust_src)
-        .build()
-        .map_err(|error| error.to_string())?;
-    let text = read(&built)?;
+    let Family { name, arch, .. } = family;
+    stdio::say(format_args!("building {} for {arch}", with_feature(KERNELS, name)));
+    let text = family.build(install_rust_src).map_err(|error| error.to_string())?;
     let usage = ptxas.map(|ptxas| ptxas.resources(&text, arch)).transpose()?;
-    if arch == CudaArch::Sm90a
-        && let Some(ptxas) = ptxas.filter(|ptxas| ptxas.can_disassemble())
-    {
-        sass::check_release(ptxas, &built)?;
+    if let Some(ptxas) = ptxas.filter(|ptxas| ptxas.can_disassemble()) {
+        sass::check_release(ptxas, &text, arch)?;
     }
-    Ok(Built { text, usage })
+    let archive = family.archive(&text).map_err(|error| error.to_string())?;
+    Ok(Built { arch, text, usage, archive, committed: family.committed() })
 }
 
-/// The entries in which two texts differ.
-fn differences(committed: &str, built: &str) -> Vec<String> {
-    let (before, after) = (ptx_syntax::digests(committed), ptx_syntax::digests(built));
-    let names: BTreeSet<&str> = before.keys().chain(after.keys()).copied().collect();
-    let difference = |name| match (before.get(name), after.get(name)) {
+/// The kernels in which two archives differ; what cannot be read has none.
+fn differences(committed: &[u8], built: &[u8]) -> Result<Vec<String>, String> {
+    let before = Archive::read(committed).unwrap_or_default();
+    let after = Archive::read(built).map_err(|error| error.to_string())?;
+    let names: BTreeSet<&str> = before.names().chain(after.names()).collect();
+    let difference = |name| match (before.digest(name), after.digest(name)) {
         (None, _) => Some(format!("`{name}` is added")),
         (_, None) => Some(format!("`{name}` is removed")),
         (before, after) => (before != after).then(|| format!("`{name}` differs")),
     };
-    names.into_iter().filter_map(difference).collect()
+    let differences: Vec<_> = names.into_iter().filter_map(difference).collect();
+    Ok(match differences.is_empty() {
+        true => vec!["the bytes differ".to_owned()],
+        false => differences,
+    })
+}
+
+/// Writes the text of each committed kernel to a file of its own; their folder.
+fn unpack(crate_dir: &Path, root: &Path) -> Result<PathBuf, String> {
+    let folder = target_dir(root).map_err(|error| error.to_string())?.join(sources::FOLDER);
+    for arch in ARCHITECTURES {
+        let folder = folder.join(arch.name());
+        let failed = |error| format!("`{}`: {error}", folder.display());
+        // Kernels that are gone leave nothing.
+        if folder.exists() {
+            fs::remove_dir_all(&folder).map_err(failed)?;
+        }
+        fs::create_dir_all(&folder).map_err(failed)?;
+        for name in FAMILIES {
+            let file = Family { crate_dir, name, arch }.committed();
+            let bytes =
+                fs::read(&file).map_err(|error| format!("`{}`: {error}", file.display()))?;
+            let archive = Archive::read(&bytes).map_err(|error| error.to_string())?;
+            for name in archive.names() {
+                let text = archive.kernel(name).map_err(|error| error.to_string())?;
+                let file = folder.join(format!("{name}.ptx"));
+                fs::write(&file, text.unwrap_or_default()).map_err(failed)?;
+            }
+        }
+    }
+    Ok(folder)
 }
 
 fn new_table(with_ptxas: bool) -> Table {
@@ -218,10 +259,6 @@ fn add_rows(
     Ok(spilling)
 }
 
-fn read(path: &Path) -> Result<String, String> {
-    fs::read_to_string(path).map_err(|error| format!("`{}`: {error}", path.display()))
-}
-
 fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
     let folder = path.parent().ok_or("a file has a folder")?;
     // Whoever reads it meanwhile gets the old one or the new one whole.
@@ -232,16 +269,6 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
         .map_err(|error| format!("`{}`: {error}", path.display()))
 }
 
-/// A text in the format of `xz`.
-fn compressed(text: &str) -> Result<Vec<u8>, String> {
-    let compress = || {
-        let mut writer = XzWriter::new(Vec::new(), XzOptions::with_preset(6))?;
-        writer.write_all(text.as_bytes())?;
-        writer.finish()
-    };
-    compress().map_err(|error| error.to_string())
-}
-
 #[cfg(all(test, unix))]
 mod tests {
     use std::process::Command;
@@ -250,12 +277,16 @@ mod tests {
 
     #[test]
     fn entries_that_differ_are_named() {
-        let entry = |name: &str, body| format!(".visible .entry {name}()\n{{\n{body}\n}}\n");
-        let head = ".version 7.0\n";
-        let before = [head, &entry("a", "ret;"), &entry("b", "ret;"), &entry("c", "ret;")].concat();
-        let after = [head, &entry("d", "ret;"), &entry("c", "exit;"), &entry("a", "ret; // b")];
+        let entry = |name: &str, body: &str| format!(".visible .entry {name}()\n{{\n{body}\n}}\n");
+        let archive = |kernels: &[(&str, &str)]| {
+            let kernels = kernels.iter().map(|(name, body)| entry(name, body));
+            let text = kernels.fold(".version 7.0\n".to_owned(), |text, kernel| text + &kernel);
+            ptx_syntax::archive::pack(&text, &Archive::default()).unwrap()
+        };
+        let before = archive(&[("a", "ret;"), ("b", "ret;"), ("c", "ret;")]);
+        let after = archive(&[("d", "ret;"), ("c", "exit;"), ("a", "ret; // b")]);
         let expected = ["`b` is removed", "`c` differs", "`d` is added"];
-        assert_eq!(differences(&before, &after.concat()), expected);
+        assert_eq!(differences(&before, &after).unwrap(), expected);
     }
 
     #[test]

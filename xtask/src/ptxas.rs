@@ -70,21 +70,21 @@ impl Ptxas {
         run(Command::new(&self.0).arg("--help")).is_ok_and(|help| help.contains("--split-compile"))
     }
 
-    /// The machine instructions of one kernel in the PTX file, as the `cuobjdump` beside this
+    /// The machine instructions of one kernel in a PTX text, as the `cuobjdump` beside this
     /// `ptxas` lists them.
-    pub fn disassemble(&self, ptx: &Path, arch: CudaArch, kernel: &str) -> Result<String, String> {
+    pub fn disassemble(&self, ptx: &str, arch: CudaArch, kernel: &str) -> Result<String, String> {
+        let input = input(ptx)?;
         let cubin = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
         run(Command::new(&self.0)
             .arg(format!("-arch={arch}"))
             .args(["--entry", kernel, "-o"])
-            .args([cubin.path(), ptx]))?;
+            .args([cubin.path(), input.path()]))?;
         run(Command::new(self.0.with_file_name("cuobjdump")).arg("-sass").arg(cubin.path()))
     }
 
     /// Assembles `ptx` for `arch`, and reports what each kernel takes.
     pub fn resources(&self, ptx: &str, arch: CudaArch) -> Result<Vec<Resources>, String> {
-        let mut input = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
-        input.write_all(ptx.as_bytes()).map_err(|error| error.to_string())?;
+        let input = input(ptx)?;
         let output = Command::new(&self.0)
             .arg("-v")
             .args(self.uses_all_processors().then_some("--split-compile=0"))
@@ -105,6 +105,13 @@ impl Ptxas {
             Err(format!("ptxas refuses the PTX for {arch}: {}", report.trim()))
         }
     }
+}
+
+/// A file with this text.
+fn input(text: &str) -> Result<tempfile::NamedTempFile, String> {
+    let mut file = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
+    file.write_all(text.as_bytes()).map_err(|error| error.to_string())?;
+    Ok(file)
 }
 
 /// Runs a program of the toolkit; its standard output.

@@ -14,15 +14,17 @@
 //!
 //! And one thing decides whether a kernel is right: see [`check_release`].
 
-use std::io::Write;
+use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, Table, presets};
-use cuda_builder::{CudaArch, sources};
+use cuda_builder::CudaArch;
+use cuda_builder::sources::Family;
 use kernels_gpu::ladder::f32::sm_90a::persistent::ARRIVALS_TO_RELEASE;
-use kernels_gpu::{LADDER, TILES};
+use kernels_gpu::{FAMILIES, LADDER, TILES};
+use ptx_syntax::archive::Archive;
 
 use crate::ptxas::{self, Ptxas};
 use crate::stdio;
@@ -67,10 +69,7 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
         Arch::Sm80 => CudaArch::Sm80,
         Arch::Sm90a => CudaArch::Sm90a,
     };
-    let folder = crate::root().join("kernels-gpu").join(sources::FOLDER);
-    let text = sources::committed(&folder, arch).map_err(|error| error.to_string())?;
-    let mut ptx = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
-    ptx.write_all(text.as_bytes()).map_err(|error| error.to_string())?;
+    let crate_dir = crate::root().join("kernels-gpu");
     let kernels = if args.kernels.is_empty() { usual(arch) } else { args.kernels.clone() };
 
     let mut table = Table::new();
@@ -86,7 +85,8 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
         column.set_cell_alignment(CellAlignment::Right);
     }
     for kernel in kernels {
-        let listing = ptxas.disassemble(ptx.path(), arch, &kernel)?;
+        let text = committed(&crate_dir, arch, &kernel)?;
+        let listing = ptxas.disassemble(&text, arch, &kernel)?;
         let row = match inner_loop(&instructions(&listing)).map(Counts::of) {
             None => vec!["-".to_owned(); 5],
             Some(counts) => counts.row(),
@@ -95,6 +95,21 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
     }
     stdio::print(&format!("{}\n", table.trim_fmt()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The committed PTX of a kernel.
+fn committed(crate_dir: &Path, arch: CudaArch, kernel: &str) -> Result<String, String> {
+    for name in FAMILIES {
+        let file = Family { crate_dir, name, arch }.committed();
+        let failed = |error| format!("`{}`: {error}", file.display());
+        let bytes = fs::read(&file).map_err(failed)?;
+        if let Some(text) =
+            Archive::read(&bytes).and_then(|all| all.kernel(kernel)).map_err(failed)?
+        {
+            return Ok(text);
+        }
+    }
+    Err(format!("no kernel for {arch} is called `{kernel}`"))
 }
 
 /// The default kernels.
@@ -178,9 +193,10 @@ fn inner_loop<'i, 'a>(all: &'i [Instruction<'a>]) -> Option<&'i [Instruction<'a>
 ///
 /// # Errors
 /// What is wrong.
-pub fn check_release(ptxas: &Ptxas, ptx: &Path) -> Result<(), String> {
-    let (kernel, arch) = ("persistent", CudaArch::Sm90a);
-    let listing = ptxas.disassemble(ptx, arch, kernel)?;
+pub fn check_release(ptxas: &Ptxas, ptx: &str, arch: CudaArch) -> Result<(), String> {
+    let kernel = "persistent";
+    let Some(ptx) = ptx_syntax::extract(ptx, kernel) else { return Ok(()) };
+    let listing = ptxas.disassemble(&ptx, arch, kernel)?;
     let wrong = |what: &str| format!("the loop of `{kernel}` for {arch}, as ptxas made it: {what}");
     let all = instructions(&listing);
     let body = inner_loop(&all).ok_or_else(|| wrong("there is none"))?;

@@ -31,24 +31,30 @@
 //! the crates reach, their lines in `[workspace.dependencies]`, and the settings for all packages.
 //! So a new dependency of the host makes no PTX stale.
 //!
-//! PTX is committed compressed, at a tenth of its size: the listed `sm_80.ptx` is `sm_80.ptx.xz`.
-//! The digest is of the text; `sha256sum` checks it after `xz -dk`.
+//! # Families
+//!
+//! A crate of kernels may have families, a feature of its `Cargo.toml` each, which are built by
+//! themselves. Its line in the record names the feature, as `kernels-gpu --features half`, and its
+//! digest leaves out what stands under another feature. So an edit rebuilds its family only. The PTX
+//! of a family is committed as an [archive](ptx_syntax::archive) for each architecture, such as
+//! `half.sm_80.ptx.xz`.
 
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use lzma_rust2::XzReader;
 use sha2::{Digest, Sha256};
 
+pub use self::family::{ARCHITECTURES, Family, Stale};
 use self::items::Crate;
 use self::scope::Names;
 use self::workspace::{Packages, locked};
-use crate::{CudaArch, CudaBuilderError};
+use crate::CudaBuilderError;
 
 mod digest;
+mod family;
 mod items;
 mod scope;
 mod tokens;
@@ -65,7 +71,8 @@ pub const RECORD: &str = "SOURCES.sha256";
 pub struct SourceDigests(Vec<(String, String)>);
 
 impl SourceDigests {
-    /// Digests `paths` below `root`. A folder stands for the crate in it.
+    /// Digests `paths` below `root`. A folder stands for the crate in it, with one of its features if
+    /// [`with_feature`] made the path.
     ///
     /// # Errors
     /// If a crate or file cannot be read.
@@ -107,16 +114,22 @@ impl SourceDigests {
     /// The files and folders below `root` that the digests are of.
     pub fn files(&self, root: &Path) -> impl Iterator<Item = PathBuf> {
         self.0.iter().flat_map(|(path, _)| {
-            let path = root.join(path);
+            let path = root.join(split(path).0);
             match path.is_dir() {
                 // cargo takes a file that is not there for one that changed.
                 true => {
                     let parts = [MANIFEST, "src", SCRIPT].into_iter().map(|name| path.join(name));
                     parts.filter(|part| part.exists()).collect()
                 }
-                false => vec![stored(&path)],
+                false => vec![path],
             }
         })
+    }
+
+    /// The families of the crate of kernels at this path.
+    pub fn families<'s>(&'s self, path: &'s str) -> impl Iterator<Item = &'s str> {
+        let all = self.0.iter().map(|(path, _)| split(path));
+        all.filter_map(move |(one, feature)| feature.filter(|_| one == path))
     }
 
     /// The crates and files below `root` that are gone or no longer have their digest.
@@ -133,15 +146,30 @@ impl SourceDigests {
     }
 }
 
+/// The path in a record of a crate with one of its features.
+pub fn with_feature(path: &str, feature: &str) -> String {
+    format!("{path}{FEATURES}{feature}")
+}
+
+const FEATURES: &str = " --features ";
+
+/// The crate and the feature of a path in a record.
+fn split(path: &str) -> (&str, Option<&str>) {
+    path.split_once(FEATURES).map_or((path, None), |(path, feature)| (path, Some(feature)))
+}
+
 const MANIFEST: &str = "Cargo.toml";
 const SCRIPT: &str = "build.rs";
 const LOCK: &str = "Cargo.lock";
 
 /// The digest of each path.
 fn digests<'p>(root: &Path, paths: &[&'p str]) -> Vec<(&'p str, Result<String, CudaBuilderError>)> {
-    let folders = paths.iter().filter(|path| root.join(path).is_dir());
-    let mut crates: HashMap<&str, Result<Package, CudaBuilderError>> =
-        folders.map(|path| (*path, Package::read(&root.join(path)))).collect();
+    let packages = paths.iter().filter_map(|path| {
+        let (folder, feature) = split(path);
+        let folder = root.join(folder);
+        folder.is_dir().then(|| (*path, Package::read(&folder, feature)))
+    });
+    let mut crates: HashMap<&str, Result<Package, CudaBuilderError>> = packages.collect();
     let mut names = Names::default();
     crates.values().flatten().for_each(|one| names.add(&one.source));
     let manifests: Vec<String> =
@@ -162,12 +190,12 @@ struct Package {
 }
 
 impl Package {
-    fn read(folder: &Path) -> Result<Self, CudaBuilderError> {
+    fn read(folder: &Path, feature: Option<&str>) -> Result<Self, CudaBuilderError> {
         let manifest = folder.join(MANIFEST);
         let text = fs::read_to_string(&manifest).map_err(CudaBuilderError::io(&manifest))?;
         let script = fs::read(folder.join(SCRIPT)).ok().map(|bytes| hex(&Sha256::digest(bytes)));
         let manifest = settings(&text) + &script.unwrap_or_default();
-        Ok(Package { source: Crate::read(folder)?, manifest })
+        Ok(Package { source: Crate::read(folder, feature)?, manifest })
     }
 
     fn name(&self) -> &str {
@@ -211,45 +239,10 @@ fn settings(text: &str) -> String {
     settings
 }
 
-/// The name of the PTX for an architecture.
-pub fn ptx_name(arch: CudaArch) -> String {
-    format!("{arch}.ptx")
-}
-
-/// Where PTX is committed, compressed; any other file is where it is.
-pub fn stored(file: &Path) -> PathBuf {
-    let is_ptx = file.extension().is_some_and(|extension| extension == "ptx");
-    if is_ptx { file.with_added_extension("xz") } else { file.to_owned() }
-}
-
-/// The PTX that is committed in a folder for an architecture.
-///
-/// # Errors
-/// If there is none, or it cannot be read.
-pub fn committed(folder: &Path, arch: CudaArch) -> Result<String, CudaBuilderError> {
-    let file = folder.join(ptx_name(arch));
-    let text = String::from_utf8(contents(&file)?);
-    text.map_err(|error| CudaBuilderError::io(&stored(&file))(io::Error::other(error)))
-}
-
-/// What a file holds, decompressed.
-fn contents(file: &Path) -> Result<Vec<u8>, CudaBuilderError> {
-    let stored = stored(file);
-    let bytes = fs::read(&stored).map_err(CudaBuilderError::io(&stored))?;
-    if stored == file {
-        return Ok(bytes);
-    }
-    let mut text = Vec::new();
-    XzReader::new(&bytes[..], false)
-        .read_to_end(&mut text)
-        .map_err(CudaBuilderError::io(&stored))?;
-    Ok(text)
-}
-
 /// The digest of a file that is no crate. `used` are the locked packages that the crates need: of
 /// the workspace's manifest and lock file the rest does not count.
 fn file_digest(file: &Path, used: &Packages) -> Result<String, CudaBuilderError> {
-    let bytes = contents(file)?;
+    let bytes = fs::read(file).map_err(CudaBuilderError::io(file))?;
     let name = file.file_name().unwrap_or_default();
     let is_toml = file.extension().is_some_and(|extension| extension == "toml");
     Ok(hex(&match std::str::from_utf8(&bytes) {

@@ -6,7 +6,6 @@ use cust::CudaApiVersion;
 
 use crate::device::{Device, DeviceKind};
 use crate::error::Error;
-use crate::ptx;
 
 /// The software under a device. What does not apply is `None`.
 ///
@@ -47,7 +46,7 @@ impl Environment {
         };
         Ok(Self {
             host_version: env!("CARGO_PKG_VERSION"),
-            ptx_arch: ptx::target(device.ptx()).unwrap_or_default(),
+            ptx_arch: device.ptx().target(),
             driver_version,
             cuda_version,
         })

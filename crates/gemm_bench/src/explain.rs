@@ -209,7 +209,7 @@ impl MainLoop {
 /// What an entry point consists of.
 fn body(entry: &str) -> Vec<Statement> {
     // Hopper's own kernels are in its PTX alone.
-    let text = [ptx::SM_80, ptx::SM_90A].iter().find_map(|text| ptx_syntax::extract(text, entry));
+    let text = [&ptx::SM_80, &ptx::SM_90A].into_iter().find_map(|kernels| kernels.kernel(entry));
     let module = ptx_syntax::parse(&text.unwrap_or_default()).expect("it was built as PTX");
     module.functions.into_iter().find_map(|function| function.body).unwrap_or_default()
 }

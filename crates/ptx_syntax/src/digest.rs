@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use sha2::{Digest, Sha256};
 
-use crate::extract::{Symbols, extract};
+use crate::extract::{extract, parts};
 use crate::outline::declarations;
 use crate::scan::{Kind, Lexeme, lexemes};
 
@@ -20,14 +20,10 @@ pub fn digest(text: &str, kernel: &str) -> Option<String> {
 
 /// The [`digest`] of each kernel of a text, by its name.
 pub fn digests(text: &str) -> BTreeMap<&str, String> {
-    let all: Vec<_> = declarations(text).collect();
-    let symbols = Symbols::of(&all);
-    let kernels = all.iter().filter_map(|one| Some((one.function()?, one)));
-    let kernels = kernels.filter(|(function, _)| function.is_entry);
-    kernels.map(|(function, one)| (function.name, of_part(&symbols.part(one).text))).collect()
+    parts(text).into_iter().map(|(name, part)| (name, of_part(&part))).collect()
 }
 
-fn of_part(part: &str) -> String {
+pub(crate) fn of_part(part: &str) -> String {
     let digest = Sha256::digest(canonical(part));
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -25,8 +25,17 @@ pub fn extract(text: &str, kernel: &str) -> Option<String> {
     })
 }
 
+/// What [`extract`] cuts out for each kernel of a text, with its name, in their order.
+#[cfg(feature = "digest")]
+pub(crate) fn parts(text: &str) -> Vec<(&str, String)> {
+    let all: Vec<_> = declarations(text).collect();
+    let symbols = Symbols::of(&all);
+    let entries = all.iter().filter(|one| one.is_entry());
+    entries.filter_map(|entry| Some((entry.name()?, symbols.part(entry).text))).collect()
+}
+
 /// What a text declares.
-pub(crate) struct Symbols<'t, 'a> {
+struct Symbols<'t, 'a> {
     /// `.version`, `.target` and their like.
     directives: Vec<&'a str>,
     /// The functions and variables by their names, each with its body or value if it has one.
@@ -34,14 +43,14 @@ pub(crate) struct Symbols<'t, 'a> {
 }
 
 /// The part of a text that a kernel needs.
-pub(crate) struct Part {
-    pub text: String,
+struct Part {
+    text: String,
     /// Whether a function is called or pointed to that is not declared, or not defined.
     missing: bool,
 }
 
 impl<'t, 'a> Symbols<'t, 'a> {
-    pub fn of(all: &'t [Declaration<'a>]) -> Self {
+    fn of(all: &'t [Declaration<'a>]) -> Self {
         let mut symbols = Symbols { directives: Vec::new(), named: HashMap::new() };
         for declaration in all {
             match declaration.name() {
@@ -57,7 +66,7 @@ impl<'t, 'a> Symbols<'t, 'a> {
         symbols
     }
 
-    pub fn part(&self, entry: &Declaration<'a>) -> Part {
+    fn part(&self, entry: &Declaration<'a>) -> Part {
         let (seen, variables, functions) = (HashSet::new(), Vec::new(), Vec::new());
         let mut needed = Needed { seen, variables, functions };
         let words: Vec<_> = lexemes(entry.text).collect();

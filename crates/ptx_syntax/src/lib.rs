@@ -6,6 +6,8 @@
 //!   nothing.
 //! - [`extract`] cuts one kernel out of a module.
 //! - [`digest()`], with the feature of that name, is what two builds of a kernel are compared by.
+//! - [`archive`], with the feature of that name, keeps kernels compressed, each by itself; the
+//!   feature `pack` makes such archives.
 //! - [`source`] finds the line of the source that a line of PTX comes from.
 //! - [`scan`] divides a text into lexemes, for all of these.
 //!
@@ -24,6 +26,8 @@
 //! # Ok::<(), ptx_syntax::SyntaxError>(())
 //! ```
 
+#[cfg(feature = "archive")]
+pub mod archive;
 pub mod ast;
 mod cursor;
 #[cfg(feature = "digest")]

@@ -6,7 +6,7 @@ mod checks;
 use cuda_driver::soft;
 use gemm_bench::Error as BenchError;
 use host::forecast::Forecast;
-use host::kernels::Target;
+use host::kernels::abi::Target;
 use host::time::Samples;
 use host::verify::Check;
 use host::workload::{Timed, Workload, samples};

@@ -15,6 +15,8 @@ pub struct Crate {
     pub items: Vec<Item>,
     /// Whether it is built for the GPU, without `std`.
     pub is_for_device: bool,
+    /// The one feature that it is built with; any, if none is named.
+    feature: Option<String>,
 }
 
 pub struct File {
@@ -77,16 +79,17 @@ const MODIFIERS: [&str; 7] = ["unsafe", "async", "const", "extern", "default", "
 const NAMED: [&str; 7] = ["fn", "struct", "enum", "union", "type", "static", "const"];
 
 impl Crate {
-    /// Reads the crate in a folder.
+    /// Reads the crate in a folder, as it is with one of its features, or with any.
     ///
     /// # Errors
     /// If a file of it cannot be read.
-    pub fn read(folder: &Path) -> Result<Self, CudaBuilderError> {
+    pub fn read(folder: &Path, feature: Option<&str>) -> Result<Self, CudaBuilderError> {
         let mut read = Crate {
             files: Vec::new(),
             modules: vec![Module::new(0, String::new(), String::new(), Vec::new())],
             items: Vec::new(),
             is_for_device: false,
+            feature: feature.map(str::to_owned),
         };
         let root = folder.join("src/lib.rs");
         let file = read.open(&root)?;
@@ -175,7 +178,20 @@ impl Crate {
         let test = ["#", "[", "cfg", "(", "test", ")", "]"];
         let host =
             ["#", "[", "cfg", "(", "not", "(", "target_arch", "=", "\"nvptx64\"", ")", ")", "]"];
-        let is_left_out = |range| is(range, &test) || self.is_for_device && is(range, &host);
+        let is_of_another_feature = |range: &Range<usize>| {
+            let Some(feature) = &self.feature else { return false };
+            let is_feature = |at| tokens.text(tokens.get(at)).trim_matches('"') == feature;
+            let start = range.start;
+            let condition = ["#", "[", "cfg", "(", "feature", "="];
+            is(&(start..start + condition.len()), &condition)
+                && range.len() == condition.len() + 3
+                && !is_feature(start + condition.len())
+        };
+        let is_left_out = |range| {
+            is(range, &test)
+                || self.is_for_device && is(range, &host)
+                || is_of_another_feature(range)
+        };
         !attributes.iter().any(is_left_out)
     }
 

@@ -5,32 +5,64 @@ use std::path::Path;
 
 use super::*;
 
-/// `.target sm_80` and the end of a line, as `xz --check=crc32` compresses it.
-const COMPRESSED: [u8; 68] = *b"\xfd7zXZ\0\0\x01i\"\xde6\x02\0!\x01\x1c\0\0\0\x10\xcfX\xcc\
-    \x01\0\r.target sm_80\n\0\0\0nLI\x10\0\x01\"\x0e\x0c\xde\x8c`\x90B\x99\r\x01\0\0\0\0\x01YZ";
-
 #[test]
-fn committed_ptx_is_read_and_digested_as_text() {
+fn a_file_that_is_edited_or_gone_changed() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
-    let file = root.join("sm_80.ptx.xz");
-    fs::write(&file, COMPRESSED).unwrap();
-    assert_eq!(committed(root, CudaArch::Sm80).unwrap(), ".target sm_80\n");
-    let digests = SourceDigests::of(root, &["sm_80.ptx"]).unwrap();
-    // What `printf '.target sm_80\n' | sha256sum` says.
-    let of_text = "a554bdf6d273c818c4b4e40d373d405d5c85d74c2d0a6c24255234c55ca643b5";
-    assert_eq!(digests.0, [("sm_80.ptx".to_owned(), of_text.to_owned())]);
-    assert!(digests.files(root).eq([root.join("sm_80.ptx.xz")]));
+    let file = root.join("half.sm_80.ptx.xz");
+    fs::write(&file, "kernels").unwrap();
+    let digests = SourceDigests::of(root, &["half.sm_80.ptx.xz"]).unwrap();
+    // What `printf kernels | sha256sum` says.
+    let of_bytes = "e98f56f907c45b8a6621bdf148bdb5afdd9cba932fd4d9898890733e094d9f45";
+    assert_eq!(digests.0, [("half.sm_80.ptx.xz".to_owned(), of_bytes.to_owned())]);
+    assert!(digests.files(root).eq([file.clone()]));
     assert_eq!(digests.changed(root), [""; 0]);
+    fs::write(&file, "kernel").unwrap();
+    assert_eq!(digests.changed(root), ["half.sm_80.ptx.xz"]);
+    fs::remove_file(&file).unwrap();
+    assert_eq!(digests.changed(root), ["half.sm_80.ptx.xz"]);
+}
 
-    let mut damaged = COMPRESSED;
-    damaged[30] ^= 1;
-    fs::write(&file, damaged).unwrap();
-    assert_eq!(digests.changed(root), ["sm_80.ptx"]);
-    let error = committed(root, CudaArch::Sm80).unwrap_err().to_string();
-    assert!(error.contains("sm_80.ptx.xz`: "), "{error}");
-    let error = committed(root, CudaArch::Sm90a).unwrap_err().to_string();
-    assert!(error.contains("sm_90a.ptx.xz`: "), "{error}");
+#[test]
+fn an_edit_makes_its_family_stale_and_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let write = |path: &str, text: &str| {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    let lib = "#![no_std]\nmod shared;\n#[cfg(feature = \"half\")]\npub mod half;\n\
+               #[cfg(feature = \"tf32\")]\npub mod tf32;\n";
+    write("kernels/Cargo.toml", "[package]\nname = \"kernels\"\n");
+    write("kernels/src/lib.rs", lib);
+    for module in ["shared", "half", "tf32"] {
+        write(&format!("kernels/src/{module}.rs"), &format!("pub fn {module}() {{}}\n"));
+    }
+    write("kernels/ptx/half.sm_80.ptx.xz", "kernels");
+    write("kernels/ptx/tf32.sm_80.ptx.xz", "kernels");
+    write("Cargo.toml", "[workspace]\nresolver = \"3\"\n");
+    let families = ["half", "tf32"].map(|family| with_feature("kernels", family));
+    let archives = ["kernels/ptx/half.sm_80.ptx.xz", "kernels/ptx/tf32.sm_80.ptx.xz"];
+    let paths: Vec<&str> = families.iter().map(String::as_str).chain(archives).collect();
+    let record = SourceDigests::of(root, &[&paths[..], &["Cargo.toml"]].concat()).unwrap();
+    assert!(record.families("kernels").eq(["half", "tf32"]));
+    let stale = || {
+        let stale = Stale::of(&record, root, "kernels");
+        ["half", "tf32"].map(|family| stale.reason(family).map(str::to_owned))
+    };
+    assert_eq!(stale(), [None, None]);
+    for (path, text, expected) in [
+        ("kernels/src/half.rs", "pub fn half() { half() }", [true, false]),
+        ("kernels/src/shared.rs", "pub fn shared() { shared() }", [true, true]),
+        ("kernels/ptx/tf32.sm_80.ptx.xz", "edited", [false, true]),
+        ("Cargo.toml", "[workspace]\nresolver = \"2\"\n", [true, true]),
+    ] {
+        let before = fs::read_to_string(root.join(path)).unwrap();
+        write(path, text);
+        assert_eq!(stale().map(|reason| reason.is_some()), expected, "{path}");
+        write(path, &before);
+    }
 }
 
 /// Crates in a folder: the path of each file, and its text.

@@ -24,7 +24,7 @@ pub(super) fn of_kernel(
 }
 
 pub(super) fn digest(capability: (u32, u32), name: &str) -> Option<(String, String)> {
-    Some((name.to_owned(), ptx::digest(ptx::for_capability(capability), name)?))
+    Some((name.to_owned(), ptx::for_capability(capability).digest(name)?.to_owned()))
 }
 
 pub(super) fn entry_points(

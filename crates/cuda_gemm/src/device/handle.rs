@@ -14,7 +14,7 @@ use super::current::{Entered, Failed, PrimaryContext};
 use super::info::{DeviceInfo, DeviceKind, check_capability, device_info};
 use super::loaded::Loaded;
 use crate::error::{Error, no_gpu};
-use crate::ptx;
+use crate::ptx::{self, Kernels};
 use crate::queue::Queue;
 
 /// Which device to open.
@@ -247,8 +247,8 @@ impl Device {
         self.0.context.context.enter().map_err(|(call, code)| self.code_error(call, code))
     }
 
-    /// The PTX that this device loads.
-    pub fn ptx(&self) -> &'static str {
+    /// The kernels that this device loads.
+    pub fn ptx(&self) -> &'static Kernels {
         ptx::for_capability(self.info().capability)
     }
 

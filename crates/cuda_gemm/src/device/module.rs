@@ -13,7 +13,6 @@ use super::info::{DeviceInfo, DeviceKind};
 use super::loaded::Loaded;
 use crate::error::Error;
 use crate::limits::RESERVED_SHARED;
-use crate::ptx;
 use crate::stream::Stream;
 
 impl Device {
@@ -30,8 +29,9 @@ impl Device {
         let loaded = match modules.entry(name) {
             Entry::Occupied(loaded) => loaded.into_mut(),
             Entry::Vacant(place) => {
-                let text = ptx::kernel(self.info().capability, name).ok_or_else(|| {
-                    Error::NotInPtx { kernel: name, device: self.info().name.clone() }
+                let text = self.ptx().kernel(name).ok_or_else(|| Error::NotInPtx {
+                    kernel: name,
+                    device: self.info().name.clone(),
                 })?;
                 // All kernels that have this instruction keep to what it is for: before it no thread accesses what
                 // another kernel may write, or writes what one may access, but for prefetches to L2.
