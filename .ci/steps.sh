@@ -85,7 +85,7 @@ library_tests() {
 # The software device, what reads PTX for it, and the driver API in front.
 device_tests() {
     cargo test "${checked[@]}" "${device[@]/#/-p}" \
-        --features ptx_syntax/digest,cuda_driver/json "$@"
+        --features ptx_syntax/pack,cuda_driver/json "$@"
 }
 
 # All other crates. The two that need faer and ndarray are the nightly's.

@@ -44,11 +44,11 @@ pub fn print(text: &str) -> Result<(), Error> {
     stdio::print(text).map_err(|error| not_written(&error))
 }
 
-/// As [`print`], with words that have a colour on a terminal.
+/// As [`print()`], with words that have a colour on a terminal.
 ///
 /// # Errors
 ///
-/// As for [`print`].
+/// As for [`print()`].
 pub fn print_styled(text: &str, accents: &[Accent<'_>]) -> Result<(), Error> {
     stdio::print_styled(text, accents).map_err(|error| not_written(&error))
 }
