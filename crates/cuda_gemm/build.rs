@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs, thread};
 
-use cuda_builder::sources::{ARCHITECTURES, FOLDER, Family, RECORD, SourceDigests, Stale};
+use cuda_builder::sources::{ARCHITECTURES, Archive, FOLDER, Family, RECORD, SourceDigests, Stale};
 
 const KERNELS: &str = "kernels-gpu";
 
@@ -30,9 +30,9 @@ fn embed() -> Result<(), String> {
 
     let stale = Stale::of(&digests, &root, KERNELS);
     let crate_dir = &root.join(KERNELS);
+    let families = &Family::names(crate_dir).map_err(|error| error.to_string())?;
     let chosen = &|arch| {
-        let families = digests.families(KERNELS);
-        let archives = families.map(|name| {
+        let archives = families.iter().map(|name| {
             let family = Family { crate_dir, name, arch };
             match stale.reason(name) {
                 None => Ok(family.committed()),
@@ -50,11 +50,27 @@ fn embed() -> Result<(), String> {
     });
     let mut list = String::new();
     for (arch, archives) in ARCHITECTURES.into_iter().zip(archives) {
-        for file in archives?? {
+        let archives = archives??;
+        check(&archives)?;
+        for file in archives {
             let _ = writeln!(list, "(\"{arch}\", include_bytes!({file:?})),");
         }
     }
     embed_list("KERNELS", &list)
+}
+
+/// Fails if the library could not read what it embeds.
+fn check(files: &[PathBuf]) -> Result<(), String> {
+    let failed = |file: &Path, error| format!("`{}`: {error}", file.display());
+    let read = |file| fs::read(file).map_err(|error| failed(file, error));
+    let archives: Vec<Vec<u8>> = files.iter().map(read).collect::<Result<_, _>>()?;
+    let mut all = Archive::default();
+    for (file, bytes) in files.iter().zip(&archives) {
+        Archive::read(bytes)
+            .and_then(|archive| all.extend(archive))
+            .map_err(|error| failed(file, error))?;
+    }
+    Ok(())
 }
 
 /// Builds a family, which becomes an archive in this script's folder.

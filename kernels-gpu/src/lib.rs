@@ -7,8 +7,8 @@
 //! products in f32; [`wgmma_split`](families::half::wgmma_split), for products in 16 bits of few tiles, and [`mma_outer`](families::half::mma_outer), of a short K; and
 //! [`families::tf32`], for tensor cores and matrices of f32.
 //!
-//! The crate is built twice. `cuda_builder` builds it for the GPU; the host depends on it
-//! as an ordinary library, for the [`KernelDescriptor`] of each rung.
+//! `cuda_builder` builds each family, a feature of the crate, for the GPU by itself. The host depends on
+//! the crate as on an ordinary library, for the [`KernelDescriptor`] of each rung.
 
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
@@ -32,11 +32,6 @@ use self::abi::KernelDescriptor;
 use self::abi::tensor_core::TensorCoreDescriptor;
 #[cfg(not(target_arch = "nvptx64"))]
 use self::families::f32::{outer, skinny_m, skinny_n, small, tile_shapes};
-
-/// The families of kernels, features of this crate, each of which is built for the device by itself;
-/// for the host.
-#[cfg(not(target_arch = "nvptx64"))]
-pub const FAMILIES: [&str; 6] = ["ladder_f32", "ladder_tensor", "f32", "half", "tf32", "utility"];
 
 /// Every rung, in the order of the ladder; for the host.
 #[cfg(not(target_arch = "nvptx64"))]

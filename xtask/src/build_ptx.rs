@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 use comfy_table::{CellAlignment, Table, presets};
 use cuda_builder::sources::{ARCHITECTURES, Family, SourceDigests, Stale, with_feature};
 use cuda_builder::{CudaArch, ptx, sources, target_dir};
-use kernels_gpu::FAMILIES;
 use ptx_syntax::archive::Archive;
 
 use crate::ptxas::{self, Ptxas, Resources};
@@ -59,28 +58,38 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
     let crate_dir = root.join(KERNELS);
     let ptxas = Ptxas::find()?;
     let record_file = crate_dir.join(sources::FOLDER).join(sources::RECORD);
+    let names = Family::names(&crate_dir).map_err(|error| error.to_string())?;
+    let sources = || {
+        let own = names.iter().map(|family| with_feature(KERNELS, family));
+        let paths: Vec<String> = SHARED.map(str::to_owned).into_iter().chain(own).collect();
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        SourceDigests::of(&root, &paths).map_err(|error| error.to_string())
+    };
+    let sources_before = sources()?;
     // Without a record, nothing is known of what is there.
     let record = SourceDigests::read(&record_file).ok();
     let stale = record.as_ref().map(|record| Stale::of(record, &root, KERNELS));
-    let is_stale = |family: &str| match (&record, &stale) {
-        (Some(record), Some(stale)) if !args.all => {
-            stale.reason(family).is_some() || !record.families(KERNELS).any(|one| one == family)
-        }
+    let is_stale = |family: &str| match &stale {
+        Some(stale) if !args.all => stale.reason(family).is_some(),
         _ => true,
     };
-    let families: Vec<&str> = FAMILIES.into_iter().filter(|family| is_stale(family)).collect();
+    let families: Vec<&String> = names.iter().filter(|family| is_stale(family)).collect();
 
-    let build_all = |arch| {
-        let builds = families.iter().map(|name| {
-            let family = Family { crate_dir: &crate_dir, name, arch };
-            build(family, ptxas.as_ref(), !args.no_install)
-        });
-        builds.collect::<Result<Vec<Built>, String>>()
-    };
-    // Those of an architecture share a folder, in which one is built at a time.
     let built = thread::scope(|scope| {
-        let builds = ARCHITECTURES.map(|arch| scope.spawn(move || build_all(arch)));
-        builds.map(|build| build.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        let (families, crate_dir, ptxas) = (&families, &crate_dir, ptxas.as_ref());
+        // Those of an architecture share a folder, in which one is built at a time.
+        let build_all = move |arch| {
+            let builds = families.iter().map(|name| {
+                let family = Family { crate_dir, name, arch };
+                stdio::say(format_args!("building {} for {arch}", with_feature(KERNELS, name)));
+                let text = family.build(!args.no_install).map_err(|error| error.to_string())?;
+                // While the next one is built.
+                Ok(scope.spawn(move || Built::new(family, text, ptxas)))
+            });
+            let checks = builds.collect::<Result<Vec<_>, String>>()?;
+            checks.into_iter().map(join).collect::<Result<Vec<Built>, String>>()
+        };
+        ARCHITECTURES.map(|arch| scope.spawn(move || build_all(arch))).map(join)
     });
     let mut table = new_table(ptxas.is_some());
     let (mut spilling, mut wrong, mut changed) = (Vec::new(), Vec::new(), Vec::new());
@@ -89,7 +98,7 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
         spilling.extend(add_rows(&mut table, arch, &text, usage.as_deref())?);
         let before = fs::read(&committed).unwrap_or_default();
         if before != archive {
-            let file = committed.strip_prefix(&root).unwrap_or(&committed).display().to_string();
+            let file = in_repository(&committed, &root);
             let differences = differences(&before, &archive)?;
             stdio::say(format_args!("{file}: {}", differences.join("; ")));
             wrong.push(file);
@@ -112,30 +121,46 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
         let kernels = spilling.join(", ");
         return Err(format!("these kernels spill registers or have a stack: {kernels}"));
     }
-    let archives = FAMILIES.into_iter().flat_map(|name| {
-        ARCHITECTURES.map(|arch| Family { crate_dir: &crate_dir, name, arch }.archive_name())
-    });
-    let archives = archives.map(|name| format!("{KERNELS}/{}/{name}", sources::FOLDER));
-    let own = FAMILIES.map(|family| with_feature(KERNELS, family));
-    let paths: Vec<String> =
-        SHARED.map(str::to_owned).into_iter().chain(own).chain(archives).collect();
-    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    if sources()? != sources_before {
+        return Err("the sources changed while they were built; build them again".to_owned());
+    }
+    let folder = crate_dir.join(sources::FOLDER);
+    let archives: Vec<PathBuf> = names
+        .iter()
+        .flat_map(|name| {
+            ARCHITECTURES.map(|arch| Family { crate_dir: &crate_dir, name, arch }.committed())
+        })
+        .collect();
+    let strangers = archives_in(&folder)?.into_iter().filter(|file| !archives.contains(file));
+    let strangers: Vec<PathBuf> = strangers.collect();
+    let record_now = || {
+        let files = archives.iter().map(|file| in_repository(file, &root));
+        let files: Vec<String> = files.collect();
+        let files: Vec<&str> = files.iter().map(String::as_str).collect();
+        let digests = SourceDigests::of(&root, &files);
+        digests.map(|digests| sources_before.joined(digests)).map_err(|error| error.to_string())
+    };
     if !args.check {
         for (file, archive) in changed {
             write(&file, &archive)?;
         }
-        let digests = SourceDigests::of(&root, &paths).map_err(|error| error.to_string())?;
+        for file in strangers {
+            stdio::say(format_args!("{} is of no family: deleted", in_repository(&file, &root)));
+            fs::remove_file(&file).map_err(|error| format!("`{}`: {error}", file.display()))?;
+        }
+        let digests = record_now()?;
         if record.as_ref() != Some(&digests) {
             digests.write(&record_file).map_err(|error| error.to_string())?;
         }
-        let readable = unpack(&crate_dir, &root)?;
+        let readable = unpack(&crate_dir, &names, &root)?;
         let what = if families.is_empty() { "no kernel's sources changed; " } else { "" };
         stdio::say(format_args!("{what}the PTX can be read in {}", readable.display()));
         return Ok(ExitCode::SUCCESS);
     }
+    wrong.extend(strangers.iter().map(|file| in_repository(file, &root)));
     // A file that is missing has no digest.
-    if !SourceDigests::of(&root, &paths).is_ok_and(|digests| record == Some(digests)) {
-        wrong.push(format!("{KERNELS}/{}/{}", sources::FOLDER, sources::RECORD));
+    if !record_now().is_ok_and(|digests| record == Some(digests)) {
+        wrong.push(in_repository(&record_file, &root));
     }
     if wrong.is_empty() {
         stdio::say("the committed PTX is what its sources give");
@@ -157,20 +182,21 @@ struct Built {
     committed: PathBuf,
 }
 
-fn build(
-    family: Family<'_>,
-    ptxas: Option<&Ptxas>,
-    install_rust_src: bool,
-) -> Result<Built, String> {
-    let Family { name, arch, .. } = family;
-    stdio::say(format_args!("building {} for {arch}", with_feature(KERNELS, name)));
-    let text = family.build(install_rust_src).map_err(|error| error.to_string())?;
-    let usage = ptxas.map(|ptxas| ptxas.resources(&text, arch)).transpose()?;
-    if let Some(ptxas) = ptxas.filter(|ptxas| ptxas.can_disassemble()) {
-        sass::check_release(ptxas, &text, arch)?;
+impl Built {
+    fn new(family: Family<'_>, text: String, ptxas: Option<&Ptxas>) -> Result<Self, String> {
+        let arch = family.arch;
+        let usage = ptxas.map(|ptxas| ptxas.resources(&text, arch)).transpose()?;
+        if let Some(ptxas) = ptxas.filter(|ptxas| ptxas.can_disassemble()) {
+            sass::check_release(ptxas, &text, arch)?;
+        }
+        let archive = family.archive(&text).map_err(|error| error.to_string())?;
+        Ok(Built { arch, text, usage, archive, committed: family.committed() })
     }
-    let archive = family.archive(&text).map_err(|error| error.to_string())?;
-    Ok(Built { arch, text, usage, archive, committed: family.committed() })
+}
+
+/// What a thread made.
+fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// The kernels in which two archives differ; what cannot be read has none.
@@ -190,8 +216,22 @@ fn differences(committed: &[u8], built: &[u8]) -> Result<Vec<String>, String> {
     })
 }
 
+/// The path of a file from the repository's root, as the record has it.
+fn in_repository(file: &Path, root: &Path) -> String {
+    let parts = file.strip_prefix(root).unwrap_or(file).iter();
+    parts.map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("/")
+}
+
+/// The archives in a folder.
+fn archives_in(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let failed = |error| format!("`{}`: {error}", folder.display());
+    let files = fs::read_dir(folder).map_err(failed)?.map(|file| file.map(|file| file.path()));
+    let files = files.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    Ok(files.into_iter().filter(|file| file.to_string_lossy().ends_with(".ptx.xz")).collect())
+}
+
 /// Writes the text of each committed kernel to a file of its own; their folder.
-fn unpack(crate_dir: &Path, root: &Path) -> Result<PathBuf, String> {
+fn unpack(crate_dir: &Path, names: &[String], root: &Path) -> Result<PathBuf, String> {
     let folder = target_dir(root).map_err(|error| error.to_string())?.join(sources::FOLDER);
     for arch in ARCHITECTURES {
         let folder = folder.join(arch.name());
@@ -201,12 +241,16 @@ fn unpack(crate_dir: &Path, root: &Path) -> Result<PathBuf, String> {
             fs::remove_dir_all(&folder).map_err(failed)?;
         }
         fs::create_dir_all(&folder).map_err(failed)?;
-        for name in FAMILIES {
+        let mut all = BTreeSet::new();
+        for name in names {
             let file = Family { crate_dir, name, arch }.committed();
             let bytes =
                 fs::read(&file).map_err(|error| format!("`{}`: {error}", file.display()))?;
             let archive = Archive::read(&bytes).map_err(|error| error.to_string())?;
             for name in archive.names() {
+                if !all.insert(name.to_owned()) {
+                    return Err(format!("two families have a kernel `{name}`"));
+                }
                 let text = archive.kernel(name).map_err(|error| error.to_string())?;
                 let file = folder.join(format!("{name}.ptx"));
                 fs::write(&file, text.unwrap_or_default()).map_err(failed)?;

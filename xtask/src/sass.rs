@@ -22,8 +22,8 @@ use clap::ValueEnum;
 use comfy_table::{CellAlignment, Table, presets};
 use cuda_builder::CudaArch;
 use cuda_builder::sources::Family;
-use kernels_gpu::ladder::f32::sm_90a::persistent::ARRIVALS_TO_RELEASE;
-use kernels_gpu::{FAMILIES, LADDER, TILES};
+use kernels_gpu::ladder::f32::sm_90a::persistent::{self, ARRIVALS_TO_RELEASE};
+use kernels_gpu::{LADDER, TILES};
 use ptx_syntax::archive::Archive;
 
 use crate::ptxas::{self, Ptxas};
@@ -99,7 +99,7 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
 
 /// The committed PTX of a kernel.
 fn committed(crate_dir: &Path, arch: CudaArch, kernel: &str) -> Result<String, String> {
-    for name in FAMILIES {
+    for name in &Family::names(crate_dir).map_err(|error| error.to_string())? {
         let file = Family { crate_dir, name, arch }.committed();
         let failed = |error| format!("`{}`: {error}", file.display());
         let bytes = fs::read(&file).map_err(failed)?;
@@ -194,7 +194,7 @@ fn inner_loop<'i, 'a>(all: &'i [Instruction<'a>]) -> Option<&'i [Instruction<'a>
 /// # Errors
 /// What is wrong.
 pub fn check_release(ptxas: &Ptxas, ptx: &str, arch: CudaArch) -> Result<(), String> {
-    let kernel = "persistent";
+    let kernel = persistent::DESCRIPTOR.name();
     let Some(ptx) = ptx_syntax::extract(ptx, kernel) else { return Ok(()) };
     let listing = ptxas.disassemble(&ptx, arch, kernel)?;
     let wrong = |what: &str| format!("the loop of `{kernel}` for {arch}, as ptxas made it: {what}");

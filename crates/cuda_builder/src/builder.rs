@@ -217,6 +217,11 @@ impl CudaBuilder {
     /// # Errors
     /// See [`CudaBuilderError`]. Errors also go to stderr, before the compiler's own messages.
     pub fn build(self) -> Result<PathBuf, CudaBuilderError> {
+        self.build_text().map(|(path, _)| path)
+    }
+
+    /// As [`build`](Self::build), with the PTX itself: another build may replace it in its file.
+    pub(crate) fn build_text(self) -> Result<(PathBuf, String), CudaBuilderError> {
         if !self.crate_dir.join("Cargo.toml").is_file() {
             return Err(CudaBuilderError::NoCrate(self.crate_dir));
         }
@@ -251,7 +256,7 @@ impl CudaBuilder {
         for path in [Some(&path), self.copy_to.as_ref()].into_iter().flatten() {
             fs::write(path, &finished).map_err(CudaBuilderError::io(path))?;
         }
-        Ok(path)
+        Ok((path, finished))
     }
 
     /// The folder to build in, one for each set of flags: builds must not evict each other.

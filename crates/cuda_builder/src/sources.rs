@@ -47,8 +47,10 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+pub use ptx_syntax::archive::Archive;
+
 pub use self::family::{ARCHITECTURES, Family, Stale};
-use self::items::Crate;
+use self::items::{Crate, Files};
 use self::scope::Names;
 use self::workspace::{Packages, locked};
 use crate::CudaBuilderError;
@@ -85,6 +87,13 @@ impl SourceDigests {
         Ok(SourceDigests(digests))
     }
 
+    /// These and others, as one record.
+    pub fn joined(&self, others: Self) -> Self {
+        let mut digests: Vec<_> = self.0.iter().cloned().chain(others.0).collect();
+        digests.sort();
+        SourceDigests(digests)
+    }
+
     /// Reads a record that [`write`](Self::write) wrote.
     ///
     /// # Errors
@@ -112,24 +121,23 @@ impl SourceDigests {
     }
 
     /// The files and folders below `root` that the digests are of.
-    pub fn files(&self, root: &Path) -> impl Iterator<Item = PathBuf> {
-        self.0.iter().flat_map(|(path, _)| {
+    pub fn files(&self, root: &Path) -> Vec<PathBuf> {
+        let mut files: Vec<PathBuf> = Vec::new();
+        for (path, _) in &self.0 {
             let path = root.join(split(path).0);
             match path.is_dir() {
                 // cargo takes a file that is not there for one that changed.
                 true => {
                     let parts = [MANIFEST, "src", SCRIPT].into_iter().map(|name| path.join(name));
-                    parts.filter(|part| part.exists()).collect()
+                    files.extend(parts.filter(|part| part.exists()));
                 }
-                false => vec![path],
+                false => files.push(path),
             }
-        })
-    }
-
-    /// The families of the crate of kernels at this path.
-    pub fn families<'s>(&'s self, path: &'s str) -> impl Iterator<Item = &'s str> {
-        let all = self.0.iter().map(|(path, _)| split(path));
-        all.filter_map(move |(one, feature)| feature.filter(|_| one == path))
+        }
+        // A crate with several features stands in several lines.
+        files.sort();
+        files.dedup();
+        files
     }
 
     /// The crates and files below `root` that are gone or no longer have their digest.
@@ -164,10 +172,11 @@ const LOCK: &str = "Cargo.lock";
 
 /// The digest of each path.
 fn digests<'p>(root: &Path, paths: &[&'p str]) -> Vec<(&'p str, Result<String, CudaBuilderError>)> {
+    let mut files = Files::new();
     let packages = paths.iter().filter_map(|path| {
         let (folder, feature) = split(path);
         let folder = root.join(folder);
-        folder.is_dir().then(|| (*path, Package::read(&folder, feature)))
+        folder.is_dir().then(|| (*path, Package::read(&folder, feature, &mut files)))
     });
     let mut crates: HashMap<&str, Result<Package, CudaBuilderError>> = packages.collect();
     let mut names = Names::default();
@@ -190,12 +199,16 @@ struct Package {
 }
 
 impl Package {
-    fn read(folder: &Path, feature: Option<&str>) -> Result<Self, CudaBuilderError> {
+    fn read(
+        folder: &Path,
+        feature: Option<&str>,
+        files: &mut Files,
+    ) -> Result<Self, CudaBuilderError> {
         let manifest = folder.join(MANIFEST);
         let text = fs::read_to_string(&manifest).map_err(CudaBuilderError::io(&manifest))?;
         let script = fs::read(folder.join(SCRIPT)).ok().map(|bytes| hex(&Sha256::digest(bytes)));
         let manifest = settings(&text) + &script.unwrap_or_default();
-        Ok(Package { source: Crate::read(folder, feature)?, manifest })
+        Ok(Package { source: Crate::read(folder, feature, files)?, manifest })
     }
 
     fn name(&self) -> &str {

@@ -43,7 +43,8 @@ impl Kernels {
     fn embedded(target: &'static str) -> Self {
         let mut archive = Archive::default();
         for (_, bytes) in EMBEDDED.iter().filter(|(arch, _)| *arch == target) {
-            archive.extend(Archive::read(bytes).expect("the build has written it"));
+            let family = Archive::read(bytes).expect("the build has read it");
+            archive.extend(family).expect("the build has joined them");
         }
         Kernels { target, archive }
     }
@@ -60,7 +61,7 @@ impl Kernels {
 
     /// The PTX of one kernel, with all that it needs; none if there is no kernel of this name.
     pub fn kernel(&self, name: &str) -> Option<String> {
-        self.archive.kernel(name).expect("the build has written it")
+        self.archive.kernel(name).expect("the build has compared its digest")
     }
 
     /// The digest of a kernel, by which two builds of it are compared; none if there is no kernel of

@@ -59,7 +59,9 @@ pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
         #(#attrs)*
         #[cfg(target_arch = "nvptx64")]
         #[allow(unused)]
-        #vis #plain {}
+        #vis #plain {
+            const { ::core::panic!("a kernel with variants is launched, not called") }
+        }
 
         #declaration
     };

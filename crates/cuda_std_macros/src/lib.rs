@@ -52,6 +52,9 @@ use syn::parse_macro_input;
 /// point, whose name is the kernel's and the words of its values: `scale_f32`. `as` gives another
 /// word, and `as _` none. Bounds may name the parameters. A `shared_array!` cannot depend on them.
 ///
+/// In an entry point a type parameter is an alias of its type, so that a method of the type comes
+/// before one of a trait with the same name: write `T::max(x, y)` rather than `x.max(y)`.
+///
 /// ```
 /// # use cuda_std_macros::kernel;
 /// #[kernel(variants(T = f32 | u64))]

@@ -12,14 +12,17 @@ type Ratios = Vec<(Shape, f64)>;
 
 /// A table with a line for each device and precision; empty if nothing was compared with cuBLAS.
 ///
-/// The newest ratio of each product counts, if it has no epilogue and reads no old C. `runs` begin
+/// The newest ratio of each product counts, if it is of a cold L2 cache, has no epilogue and reads no
+/// old C. `runs` begin
 /// with the newest.
 pub fn summary(runs: &[Run]) -> String {
     // Squares and all other products apart: their mixture depends on what was measured.
     let mut lines: BTreeMap<(String, String), [Ratios; 2]> = BTreeMap::new();
     for run in runs {
         let device = run.device().unwrap_or("a device that was not recorded");
-        for (row, ratio) in run.rows_of(Origin::Bench).filter_map(compared) {
+        // Of a product that was measured again in a run, the last row counts.
+        let rows: Vec<_> = run.rows_of(Origin::Bench).filter_map(compared).collect();
+        for (row, ratio) in rows.into_iter().rev() {
             let line = lines.entry((device.to_owned(), row.precision())).or_default();
             let products = &mut line[usize::from(!row.shape.is_square())];
             if !products.iter().any(|(shape, _)| *shape == row.shape) {
@@ -49,9 +52,10 @@ pub fn summary(runs: &[Run]) -> String {
     text + "</tbody></table></div></section>\n"
 }
 
-/// A plain product by `auto`, and its ratio.
+/// A plain product by `auto`, from a cold L2 cache, and its ratio.
 fn compared(row: &Row) -> Option<(&Row, f64)> {
-    let is_plain = row.epilogue.is_none() && row.beta.is_none_or(|beta| beta == 0.0);
+    let is_cold = row.l2.as_deref().is_none_or(|l2| l2 == "cold");
+    let is_plain = is_cold && row.epilogue.is_none() && row.beta.is_none_or(|beta| beta == 0.0);
     (row.kernel == "auto" && is_plain).then_some((row, row.ratio?))
 }
 

@@ -50,8 +50,18 @@ impl<'a> Archive<'a> {
     }
 
     /// Adds the kernels of another archive.
-    pub fn extend(&mut self, other: Archive<'a>) {
-        self.0.extend(other.0);
+    ///
+    /// # Errors
+    /// If both have a kernel of one name.
+    pub fn extend(&mut self, other: Archive<'a>) -> io::Result<()> {
+        for (name, packed) in other.0 {
+            if self.0.contains_key(&name) {
+                let message = format!("two archives have a kernel `{name}`");
+                return Err(io::Error::other(message));
+            }
+            self.0.insert(name, packed);
+        }
+        Ok(())
     }
 
     /// The names of all kernels, in alphabetical order.
@@ -64,26 +74,26 @@ impl<'a> Archive<'a> {
         self.0.get(kernel).map(|packed| packed.digest.as_str())
     }
 
-    /// The digests of all kernels, by their names.
-    pub fn digests(&self) -> BTreeMap<&str, String> {
-        self.0.iter().map(|(name, packed)| (name.as_str(), packed.digest.clone())).collect()
-    }
-
     /// The PTX of a kernel, as [`extract`](crate::extract) cuts it out; none if there is no such
     /// kernel.
     ///
     /// # Errors
     /// If its bytes are damaged.
     pub fn kernel(&self, name: &str) -> io::Result<Option<String>> {
-        let Some(packed) = self.0.get(name) else { return Ok(None) };
-        let mut text = String::new();
-        XzReader::new(packed.stream, false).read_to_string(&mut text)?;
-        Ok(Some(text))
+        self.0.get(name).map(Packed::text).transpose()
     }
 }
 
-/// Makes an archive of the kernels of a PTX text. The bytes of a kernel that
-/// `before` has with the same digest are taken from there.
+impl Packed<'_> {
+    fn text(&self) -> io::Result<String> {
+        let mut text = String::new();
+        XzReader::new(self.stream, false).read_to_string(&mut text)?;
+        Ok(text)
+    }
+}
+
+/// Makes an archive of the kernels of a PTX text. The bytes of a kernel that `before` has, too, are
+/// taken from there.
 ///
 /// # Errors
 /// None that writing to memory can have.
@@ -95,7 +105,12 @@ pub fn pack(text: &str, before: &Archive<'_>) -> io::Result<Vec<u8>> {
     for (name, kernel) in kernels {
         let digest = crate::digest::of_part(&kernel);
         let start = streams.len();
-        match before.0.get(name).filter(|packed| packed.digest == digest) {
+        // What its index says of a stream may be wrong.
+        let is_same = |packed: &&Packed<'_>| {
+            let digest_of = |text: String| crate::digest::of_part(&text);
+            packed.digest == digest && packed.text().is_ok_and(|text| digest_of(text) == digest)
+        };
+        match before.0.get(name).filter(is_same) {
             Some(packed) => streams.extend(packed.stream),
             None => streams.extend(compressed(&kernel)?),
         }
@@ -150,6 +165,23 @@ mod tests {
         // Moved lines and other numbers of registers are no edit.
         let renamed = TEXT.replace("%r1", "%r7").replace("ret;", "\n ret;");
         assert_eq!(pack(&renamed, &before).unwrap(), packed);
+    }
+
+    #[test]
+    fn a_stream_that_is_not_what_the_index_says_is_not_taken() {
+        let packed = pack(TEXT, &Archive::default()).unwrap();
+        let wrong = pack(&TEXT.replace("mov.u32", "mov.b32"), &Archive::default()).unwrap();
+        let mut before = Archive::read(&packed).unwrap();
+        before.0.get_mut("b").unwrap().stream = Archive::read(&wrong).unwrap().0["b"].stream;
+        assert_eq!(pack(TEXT, &before).unwrap(), packed);
+    }
+
+    #[test]
+    fn two_kernels_of_one_name_are_an_error() {
+        let packed = pack(TEXT, &Archive::default()).unwrap();
+        let mut archive = Archive::read(&packed).unwrap();
+        let error = archive.extend(Archive::read(&packed).unwrap()).unwrap_err().to_string();
+        assert_eq!(error, "two archives have a kernel `a`");
     }
 
     #[test]

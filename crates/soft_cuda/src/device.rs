@@ -88,9 +88,9 @@ pub struct LaunchOptions<'h> {
     /// accesses race with those of the launch in front, unless a `griddepcontrol.wait` comes before
     /// them.
     pub early: bool,
-    /// Bytes of local memory that a thread has at least if nobody knows how deep the kernel's calls
-    /// are, because functions call themselves or are called by their address: `CU_LIMIT_STACK_SIZE`.
-    /// 16 KiB unless something else is asked for. At most 512 KiB are used.
+    /// Bytes of local memory for calls of unknown depth, of functions that call themselves or are
+    /// called by their address: `CU_LIMIT_STACK_SIZE`. All other calls have room in addition. 16 KiB
+    /// unless something else is asked for. A thread has at most 512 KiB.
     pub stack_bytes: u32,
     /// What kernels allocate from; `None`: the device's own heap, of 8 MiB.
     pub heap: Option<&'h Heap>,

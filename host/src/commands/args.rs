@@ -231,7 +231,10 @@ fn in_one_line(error: clap::Error, command: &clap::Command) -> clap::Error {
         ErrorKind::UnknownArgument => {
             let option = text(ContextKind::InvalidArg).filter(|option| option.starts_with("--"));
             option.map(|option| {
-                let is_given = |of: &&clap::Command| std::env::args().any(|it| it == of.get_name());
+                // The command is the first argument, if there is one.
+                let first = std::env::args_os().nth(1);
+                let is_given =
+                    |of: &&clap::Command| first.as_deref() == Some(of.get_name().as_ref());
                 let command = command.get_subcommands().find(is_given).unwrap_or(command);
                 let known =
                     command.get_arguments().filter_map(clap::Arg::get_long_and_visible_aliases);

@@ -58,9 +58,10 @@ pub fn environment(setting: &Setting<'_>) -> Result<String, Error> {
     let Environment { host_version, ptx_arch, driver_version, cuda_version } =
         Environment::of(setting.device)?;
     let info = setting.device.info();
+    let arguments = std::env::args_os().skip(1);
     let environment = EnvironmentLine {
         // Without the program's path.
-        command: std::env::args().skip(1).collect(),
+        command: arguments.map(|one| one.to_string_lossy().into_owned()).collect(),
         unix_time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
         device: &info.name,
         device_kind: setting.device_kind(),

@@ -1,8 +1,10 @@
 //! The modules of a crate, and the items in them.
 
+use std::collections::HashMap;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use super::tokens::{Kind, Tokens};
 use crate::CudaBuilderError;
@@ -21,8 +23,11 @@ pub struct Crate {
 
 pub struct File {
     pub path: PathBuf,
-    pub tokens: Tokens,
+    pub tokens: Rc<Tokens>,
 }
+
+/// The tokens of files that were read: a crate is read once for each of its features.
+pub type Files = HashMap<PathBuf, Rc<Tokens>>;
 
 /// A part of a file, in tokens.
 #[derive(Clone, Debug)]
@@ -83,7 +88,11 @@ impl Crate {
     ///
     /// # Errors
     /// If a file of it cannot be read.
-    pub fn read(folder: &Path, feature: Option<&str>) -> Result<Self, CudaBuilderError> {
+    pub fn read(
+        folder: &Path,
+        feature: Option<&str>,
+        files: &mut Files,
+    ) -> Result<Self, CudaBuilderError> {
         let mut read = Crate {
             files: Vec::new(),
             modules: vec![Module::new(0, String::new(), String::new(), Vec::new())],
@@ -92,7 +101,7 @@ impl Crate {
             feature: feature.map(str::to_owned),
         };
         let root = folder.join("src/lib.rs");
-        let file = read.open(&root)?;
+        let file = read.open(&root, files)?;
         let is_inner = |tokens: &Tokens, at: usize| {
             let words = ["#", "!", "[", "no_std", "]"];
             words.iter().enumerate().all(|(i, word)| tokens.is(at + i, word))
@@ -101,7 +110,7 @@ impl Crate {
         read.is_for_device = (0..tokens.tokens.len()).any(|at| is_inner(tokens, at));
         let end = tokens.tokens.len();
         let place = Place { folder: root.with_file_name(""), of_file: root.with_file_name("") };
-        read.module(0, &Span { file, range: 0..end }, &place)?;
+        read.module(0, &Span { file, range: 0..end }, &place, files)?;
         Ok(read)
     }
 
@@ -110,9 +119,17 @@ impl Crate {
         &self.files[span.file].tokens
     }
 
-    fn open(&mut self, path: &Path) -> Result<usize, CudaBuilderError> {
-        let text = fs::read_to_string(path).map_err(CudaBuilderError::io(path))?;
-        self.files.push(File { path: path.to_owned(), tokens: Tokens::of(text) });
+    fn open(&mut self, path: &Path, files: &mut Files) -> Result<usize, CudaBuilderError> {
+        let tokens = match files.get(path) {
+            Some(tokens) => tokens.clone(),
+            None => {
+                let text = fs::read_to_string(path).map_err(CudaBuilderError::io(path))?;
+                let tokens = Rc::new(Tokens::of(text));
+                files.insert(path.to_owned(), tokens.clone());
+                tokens
+            }
+        };
+        self.files.push(File { path: path.to_owned(), tokens });
         Ok(self.files.len() - 1)
     }
 
@@ -122,6 +139,7 @@ impl Crate {
         module: usize,
         span: &Span,
         place: &Place,
+        files: &mut Files,
     ) -> Result<(), CudaBuilderError> {
         let mut at = span.range.start;
         while at < span.range.end {
@@ -151,12 +169,12 @@ impl Crate {
                         None => {
                             let tokens = &self.files[span.file].tokens;
                             let (path, place) = place.file(name, parsed.path(tokens));
-                            let file = self.open(&path)?;
+                            let file = self.open(&path, files)?;
                             let end = self.files[file].tokens.tokens.len();
                             (Span { file, range: 0..end }, place)
                         }
                     };
-                    self.module(child, &span, &place)?;
+                    self.module(child, &span, &place, files)?;
                 }
                 What::Item(kind, name) => {
                     let is_public = parsed.is_public;

@@ -15,7 +15,7 @@ fn a_file_that_is_edited_or_gone_changed() {
     // What `printf kernels | sha256sum` says.
     let of_bytes = "e98f56f907c45b8a6621bdf148bdb5afdd9cba932fd4d9898890733e094d9f45";
     assert_eq!(digests.0, [("half.sm_80.ptx.xz".to_owned(), of_bytes.to_owned())]);
-    assert!(digests.files(root).eq([file.clone()]));
+    assert_eq!(digests.files(root), std::slice::from_ref(&file));
     assert_eq!(digests.changed(root), [""; 0]);
     fs::write(&file, "kernel").unwrap();
     assert_eq!(digests.changed(root), ["half.sm_80.ptx.xz"]);
@@ -39,16 +39,17 @@ fn an_edit_makes_its_family_stale_and_no_other() {
     for module in ["shared", "half", "tf32"] {
         write(&format!("kernels/src/{module}.rs"), &format!("pub fn {module}() {{}}\n"));
     }
-    write("kernels/ptx/half.sm_80.ptx.xz", "kernels");
-    write("kernels/ptx/tf32.sm_80.ptx.xz", "kernels");
+    let archives = ["half.sm_80", "half.sm_90a", "tf32.sm_80", "tf32.sm_90a"];
+    let archives = archives.map(|name| format!("kernels/ptx/{name}.ptx.xz"));
+    archives.iter().for_each(|archive| write(archive, "kernels"));
     write("Cargo.toml", "[workspace]\nresolver = \"3\"\n");
     let families = ["half", "tf32"].map(|family| with_feature("kernels", family));
-    let archives = ["kernels/ptx/half.sm_80.ptx.xz", "kernels/ptx/tf32.sm_80.ptx.xz"];
-    let paths: Vec<&str> = families.iter().map(String::as_str).chain(archives).collect();
+    let paths: Vec<&str> = families.iter().chain(&archives).map(String::as_str).collect();
     let record = SourceDigests::of(root, &[&paths[..], &["Cargo.toml"]].concat()).unwrap();
-    assert!(record.families("kernels").eq(["half", "tf32"]));
     let stale = || {
         let stale = Stale::of(&record, root, "kernels");
+        // A family that the record does not know is stale in any case.
+        assert_eq!(stale.reason("more"), Some(RECORD));
         ["half", "tf32"].map(|family| stale.reason(family).map(str::to_owned))
     };
     assert_eq!(stale(), [None, None]);
@@ -63,6 +64,19 @@ fn an_edit_makes_its_family_stale_and_no_other() {
         assert_eq!(stale().map(|reason| reason.is_some()), expected, "{path}");
         write(path, &before);
     }
+}
+
+#[test]
+fn features_are_families_and_turn_no_others_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = |half: &str| {
+        let features = format!("[features]\ndefault = [\"half\"]\nhalf = {half}\ntf32 = []\n");
+        fs::write(folder.path().join("Cargo.toml"), features + "[lib]\nname = \"x\"\n").unwrap();
+        Family::names(folder.path())
+    };
+    assert_eq!(names("[]").unwrap(), ["half", "tf32"]);
+    let error = names("[\"tf32\"]").unwrap_err().to_string();
+    assert!(error.contains("`half` must turn no others on"), "{error}");
 }
 
 /// Crates in a folder: the path of each file, and its text.

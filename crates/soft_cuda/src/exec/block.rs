@@ -117,12 +117,13 @@ impl Launch<'_> {
         }
     }
 
-    /// Bytes of local memory of a thread.
+    /// Bytes of local memory of a thread. What recursion, or calls through pointers, take is in
+    /// addition to what the calls take whose depth is known.
     fn local_size(&self) -> u32 {
-        let least = self.code.local_bytes;
+        let known = self.code.local_bytes;
         match self.code.calls_deeper {
-            true => self.stack_bytes.min(MAX_LOCAL).next_multiple_of(FRAME_ALIGN).max(least),
-            false => least,
+            true => self.stack_bytes.min(MAX_LOCAL - known).next_multiple_of(FRAME_ALIGN) + known,
+            false => known,
         }
     }
 

@@ -42,7 +42,10 @@ pub(super) fn execute(
         let group = same.fold(0, |group, lane| group | 1 << lane);
         left &= !group;
         let here = || sites.iter().filter(|site| site.lanes & group != 0);
+        // What a whole warp executes has no mask.
+        let has_mask = !matches!(sites[0].collective.kind, CollectiveKind::Whole { .. });
         if cx.checks.sync
+            && has_mask
             && let Err((lane, kind)) = check(cx, members, group, live)
         {
             let line = here().find(|site| site.lanes >> lane & 1 != 0).map_or(0, |site| site.line);

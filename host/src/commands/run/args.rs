@@ -304,6 +304,9 @@ impl RunArgs {
                 let arrangement = Arrangement { trans_a, trans_b, batch };
                 Source::Files { a: a.clone(), b: b.clone(), c: c.clone(), arrangement }
             }
+            Self { m: Some(_), sizes, .. } if !sizes.is_empty() => {
+                return Err(Error::usage("--m, --n and --k are a size: leave out the others"));
+            }
             Self { m: Some(m), n: Some(n), k: Some(k), .. } => self.random(Shape::new(*m, *n, *k)),
             Self { sizes, .. } if sizes.is_empty() => self.random(DEFAULT),
             Self { sizes, .. } => return Ok(sizes.iter().map(|it| self.random(*it)).collect()),

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`split_k`], slices | the block's shared memory |
 //! | [`split_k`], splits | global memory: the last block to arrive adds up |
-//! | [`stream_k`] | global memory: a mailbox for each block |
+//! | [`stream_k`] | global memory: three partial tiles for each block |
 //! | [`cluster`] | distributed shared memory; several clusters meet in global memory |
 
 pub mod cluster;

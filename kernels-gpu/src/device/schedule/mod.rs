@@ -3,10 +3,10 @@
 //! | scheduler | who takes a work tile |
 //! |---|---|
 //! | [`raster`] | one block per tile, in an order for the L2 cache |
-//! | [`persistent`] | persistent blocks, in turn |
+//! | [`persistent`] | persistent blocks: where a tile lies; the rung's loop steps by the grid |
 //! | [`split_k`] | the grid's z axis: a product, and a split of its K |
 //! | [`stream_k`] | persistent blocks with equal shares of the steps along K |
-//! | [`cluster`] | clusters, likewise, whose blocks split K once more |
+//! | [`cluster`] | clusters with equal shares of the steps; the blocks of a cluster split K again |
 
 pub mod cluster;
 pub mod persistent;
