@@ -62,8 +62,8 @@ fn embed() -> Result<(), String> {
 /// Fails if the library could not read what it embeds.
 fn check(files: &[PathBuf]) -> Result<(), String> {
     let failed = |file: &Path, error| format!("`{}`: {error}", file.display());
-    let read = |file| fs::read(file).map_err(|error| failed(file, error));
-    let archives: Vec<Vec<u8>> = files.iter().map(read).collect::<Result<_, _>>()?;
+    let read = |file: &PathBuf| fs::read(file).map_err(|error| failed(file, error));
+    let archives = files.iter().map(read).collect::<Result<Vec<_>, String>>()?;
     let mut all = Archive::default();
     for (file, bytes) in files.iter().zip(&archives) {
         Archive::read(bytes)
