@@ -22,7 +22,8 @@
 //! - One barrier per step is left, not two.
 //! - The last fragment of a tile is computed after the store and the barrier. So they overlap with
 //!   arithmetic, and so does the load of the next tile's first fragment.
-//! - Copies happen before the loop and in it, so they move into functions, which `device/operand/share.rs` holds.
+//! - Copies happen before the loop and in it, so they move into functions, which
+//!   `device/operand/share.rs` holds.
 //!
 //! # What should get better, and what comes next
 //!
