@@ -12,7 +12,7 @@ use cuda_builder::{CudaArch, ptx, sources, target_dir};
 use ptx_syntax::archive::Archive;
 
 use crate::ptxas::{self, Ptxas, Resources};
-use crate::{sass, stdio};
+use crate::{archives, sass, stdio};
 
 /// The crate of kernels.
 const KERNELS: &str = "kernels-gpu";
@@ -121,7 +121,7 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
         let kernels = spilling.join(", ");
         return Err(format!("these kernels spill registers or have a stack: {kernels}"));
     }
-    if sources()? != sources_before {
+    if !families.is_empty() && sources()? != sources_before {
         return Err("the sources changed while they were built; build them again".to_owned());
     }
     let folder = crate_dir.join(sources::FOLDER);
@@ -152,7 +152,7 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
         if record.as_ref() != Some(&digests) {
             digests.write(&record_file).map_err(|error| error.to_string())?;
         }
-        let readable = unpack(&crate_dir, &names, &root)?;
+        let readable = unpack(&crate_dir, &root)?;
         let what = if families.is_empty() { "no kernel's sources changed; " } else { "" };
         stdio::say(format_args!("{what}the PTX can be read in {}", readable.display()));
         return Ok(ExitCode::SUCCESS);
@@ -231,7 +231,7 @@ fn archives_in(folder: &Path) -> Result<Vec<PathBuf>, String> {
 }
 
 /// Writes the text of each committed kernel to a file of its own; their folder.
-fn unpack(crate_dir: &Path, names: &[String], root: &Path) -> Result<PathBuf, String> {
+fn unpack(crate_dir: &Path, root: &Path) -> Result<PathBuf, String> {
     let folder = target_dir(root).map_err(|error| error.to_string())?.join(sources::FOLDER);
     for arch in ARCHITECTURES {
         let folder = folder.join(arch.name());
@@ -241,20 +241,12 @@ fn unpack(crate_dir: &Path, names: &[String], root: &Path) -> Result<PathBuf, St
             fs::remove_dir_all(&folder).map_err(failed)?;
         }
         fs::create_dir_all(&folder).map_err(failed)?;
-        let mut all = BTreeSet::new();
-        for name in names {
-            let file = Family { crate_dir, name, arch }.committed();
-            let bytes =
-                fs::read(&file).map_err(|error| format!("`{}`: {error}", file.display()))?;
-            let archive = Archive::read(&bytes).map_err(|error| error.to_string())?;
-            for name in archive.names() {
-                if !all.insert(name.to_owned()) {
-                    return Err(format!("two families have a kernel `{name}`"));
-                }
-                let text = archive.kernel(name).map_err(|error| error.to_string())?;
-                let file = folder.join(format!("{name}.ptx"));
-                fs::write(&file, text.unwrap_or_default()).map_err(failed)?;
-            }
+        let archives = archives::read(crate_dir, arch)?;
+        let all = archives::joined(&archives)?;
+        for name in all.names() {
+            let text = all.kernel(name).map_err(|error| error.to_string())?;
+            let file = folder.join(format!("{name}.ptx"));
+            fs::write(&file, text.unwrap_or_default()).map_err(failed)?;
         }
     }
     Ok(folder)

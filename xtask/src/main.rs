@@ -1,5 +1,6 @@
 //! The project's chores; see `cargo xtask --help`.
 
+mod archives;
 mod book;
 mod build_ptx;
 mod diff;

@@ -14,20 +14,16 @@
 //!
 //! And one thing decides whether a kernel is right: see [`check_release`].
 
-use std::fs;
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, Table, presets};
 use cuda_builder::CudaArch;
-use cuda_builder::sources::Family;
 use kernels_gpu::ladder::f32::sm_90a::persistent::{self, ARRIVALS_TO_RELEASE};
 use kernels_gpu::{LADDER, TILES};
-use ptx_syntax::archive::Archive;
 
 use crate::ptxas::{self, Ptxas};
-use crate::stdio;
+use crate::{archives, stdio};
 
 /// Instructions between a load and its use that hide how long it takes.
 const EARLY: usize = 48;
@@ -69,7 +65,8 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
         Arch::Sm80 => CudaArch::Sm80,
         Arch::Sm90a => CudaArch::Sm90a,
     };
-    let crate_dir = crate::root().join("kernels-gpu");
+    let archives = archives::read(&crate::root().join("kernels-gpu"), arch)?;
+    let committed = archives::joined(&archives)?;
     let kernels = if args.kernels.is_empty() { usual(arch) } else { args.kernels.clone() };
 
     let mut table = Table::new();
@@ -85,7 +82,8 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
         column.set_cell_alignment(CellAlignment::Right);
     }
     for kernel in kernels {
-        let text = committed(&crate_dir, arch, &kernel)?;
+        let text = committed.kernel(&kernel).map_err(|error| error.to_string())?;
+        let text = text.ok_or_else(|| format!("no kernel for {arch} is called `{kernel}`"))?;
         let listing = ptxas.disassemble(&text, arch, &kernel)?;
         let row = match inner_loop(&instructions(&listing)).map(Counts::of) {
             None => vec!["-".to_owned(); 5],
@@ -95,21 +93,6 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
     }
     stdio::print(&format!("{}\n", table.trim_fmt()))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The committed PTX of a kernel.
-fn committed(crate_dir: &Path, arch: CudaArch, kernel: &str) -> Result<String, String> {
-    for name in &Family::names(crate_dir).map_err(|error| error.to_string())? {
-        let file = Family { crate_dir, name, arch }.committed();
-        let failed = |error| format!("`{}`: {error}", file.display());
-        let bytes = fs::read(&file).map_err(failed)?;
-        if let Some(text) =
-            Archive::read(&bytes).and_then(|all| all.kernel(kernel)).map_err(failed)?
-        {
-            return Ok(text);
-        }
-    }
-    Err(format!("no kernel for {arch} is called `{kernel}`"))
 }
 
 /// The default kernels.

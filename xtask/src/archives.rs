@@ -1,0 +1,28 @@
+//! The committed PTX of an architecture.
+
+use std::fs;
+use std::path::Path;
+
+use cuda_builder::CudaArch;
+use cuda_builder::sources::Family;
+use ptx_syntax::archive::Archive;
+
+/// The archive of each family of a crate of kernels.
+pub fn read(crate_dir: &Path, arch: CudaArch) -> Result<Vec<Vec<u8>>, String> {
+    let names = Family::names(crate_dir).map_err(|error| error.to_string())?;
+    let files = names.iter().map(|name| Family { crate_dir, name, arch }.committed());
+    files
+        .map(|file| fs::read(&file).map_err(|error| format!("`{}`: {error}", file.display())))
+        .collect()
+}
+
+/// The kernels of all these archives.
+pub fn joined(archives: &[Vec<u8>]) -> Result<Archive<'_>, String> {
+    let mut all = Archive::default();
+    for bytes in archives {
+        Archive::read(bytes)
+            .and_then(|archive| all.extend(archive))
+            .map_err(|error| error.to_string())?;
+    }
+    Ok(all)
+}
