@@ -26,6 +26,24 @@ pub(crate) enum Rmw {
     MaxBf16,
 }
 
+impl Rmw {
+    /// An operation on integers, by its name in PTX; `xor` if it is none of the others.
+    pub fn of_integers(operation: &str, is_signed: bool) -> Self {
+        match (operation, is_signed) {
+            ("add", _) => Rmw::Add,
+            ("min", true) => Rmw::MinSigned,
+            ("max", true) => Rmw::MaxSigned,
+            ("min", false) => Rmw::Min,
+            ("max", false) => Rmw::Max,
+            ("inc", _) => Rmw::Inc,
+            ("dec", _) => Rmw::Dec,
+            ("and", _) => Rmw::And,
+            ("or", _) => Rmw::Or,
+            _ => Rmw::Xor,
+        }
+    }
+}
+
 /// All of [`Rmw`], in the order of the numbers that operations carry.
 pub(crate) const RMWS: [Rmw; 21] = [
     Rmw::Add,

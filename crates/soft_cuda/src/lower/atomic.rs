@@ -47,16 +47,7 @@ impl Lowering<'_> {
             (_, Kind::Float | Kind::Other | Kind::Predicate) => {
                 return Err(at.unsupported("it is not available for this type"));
             }
-            ("add", _) => Rmw::Add,
-            ("min", Kind::Signed) => Rmw::MinSigned,
-            ("max", Kind::Signed) => Rmw::MaxSigned,
-            ("min", _) => Rmw::Min,
-            ("max", _) => Rmw::Max,
-            ("inc", _) => Rmw::Inc,
-            ("dec", _) => Rmw::Dec,
-            ("and", _) => Rmw::And,
-            ("or", _) => Rmw::Or,
-            _ => Rmw::Xor,
+            (operation, kind) => Rmw::of_integers(operation, kind == Kind::Signed),
         };
         let run = match ty.bits {
             16 if half.is_some() || rmw == Rmw::CompareExchange => pick_compact::<Atomic<u16>>(),

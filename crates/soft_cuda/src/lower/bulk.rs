@@ -369,20 +369,11 @@ fn bulk_reduction(at: &mut Context<'_>, outer: bool) -> Result<Reduction> {
         ("add", "f32" | "f64") => Rmw::AddFloat,
         ("add", "f16") => Rmw::AddF16,
         ("add", "bf16") => Rmw::AddBf16,
-        ("add", _) => Rmw::Add,
         ("min", "f16") => Rmw::MinF16,
         ("min", "bf16") => Rmw::MinBf16,
-        ("min", "s32" | "s64") => Rmw::MinSigned,
-        ("min", _) => Rmw::Min,
         ("max", "f16") => Rmw::MaxF16,
         ("max", "bf16") => Rmw::MaxBf16,
-        ("max", "s32" | "s64") => Rmw::MaxSigned,
-        ("max", _) => Rmw::Max,
-        ("inc", _) => Rmw::Inc,
-        ("dec", _) => Rmw::Dec,
-        ("and", _) => Rmw::And,
-        ("or", _) => Rmw::Or,
-        _ => Rmw::Xor,
+        _ => Rmw::of_integers(operation, name.starts_with('s')),
     };
     let bits = Ty::parse(name).map_or(32, |ty| ty.bits);
     Ok(Reduction { rmw, bytes: bits / 8 })
