@@ -1,6 +1,6 @@
-//! Chooses the kernels that the library embeds: what is committed, as long as its sources are
-//! unchanged, and else what a build gives now, so that no run uses stale kernels. Embeds the tables
-//! of `tuned/`, too.
+//! Chooses the kernels that the library embeds. Committed ones are taken while their sources are
+//! unchanged; others are built now, so that no run uses stale kernels. Also embeds the tables of
+//! `tuned/`.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
