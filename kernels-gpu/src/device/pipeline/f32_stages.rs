@@ -5,7 +5,7 @@
 //!
 //! A tile of B arrives as it is needed. The copy engine cannot transpose. So a tile of A arrives
 //! *raw*, with a row of 64 bytes for each row of the tile, and threads transpose it into its stage.
-//! The engine swizzles the raw rows, so that neighbouring lanes read different banks: the 16-byte
+//! The engine swizzles the raw rows, so that neighbouring lanes read different banks. The 16-byte
 //! groups of rows 2 and 3 change places in pairs, those of rows 4 and 5 by two, and so on.
 
 use cuda_std::mbarrier::{self, Mbarrier};

@@ -20,8 +20,8 @@ pub struct Fixup {
 impl Fixup {
     /// Adds this thread's sums of a work tile to its tile's.
     ///
-    /// Returns true if `sums` became those of the whole tile. The same `THREADS` threads of the
-    /// block call this each time, numbered by `thread`. They use the named barrier `BARRIER`.
+    /// Returns true if `sums` became those of the whole tile. Each call is by the same `THREADS`
+    /// threads of the block, numbered by `thread`. They use the named barrier `BARRIER`.
     ///
     /// # Safety
     /// - The host's memory is as [`Fixup`] says, and so is shared memory.

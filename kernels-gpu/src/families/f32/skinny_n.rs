@@ -149,7 +149,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
 
     const SHARED_BYTES: u64 = (G::STAGES * (Self::STAGE_A + Self::STAGE_B)) as u64 * 4;
 
-    /// The same for every K.
+    /// Shared memory per block for any K.
     const fn shared_bytes(_k: u32) -> u64 {
         Self::SHARED_BYTES
     }

@@ -17,16 +17,16 @@
 //!
 //! # What is different from the tiles
 //!
-//! A is not transposed on its way: a lane loads four k of a row at once. That costs as many loads
-//! from shared memory as a transposed A would, and a quarter of the copies. Rows are padded, so
+//! A is not transposed on its way: a lane loads four k of a row at once. Compared with a transposed
+//! A, the loads from shared memory are equal, and the copies are a quarter. Rows are padded, so
 //! that the four rows that a warp reads at once lie in different banks. There is no slice-K and no
 //! split-K. If rows are misaligned, or operands transposed, single elements are copied, along the
 //! contiguous dimension.
 //!
 //! # Not for larger products
 //!
-//! With 64 x 64 outputs in one or two warps, 8 x 8 or 8 x 16 per thread, this kernel is slower than
-//! the tiles: too few warps hide the latency of shared memory. `NOTES.md` has the figures.
+//! The kernel with 64 x 64 outputs in one or two warps, 8 x 8 or 8 x 16 per thread, is slower than
+//! the tiles. Too few warps hide the latency of shared memory. `NOTES.md` has the figures.
 
 use core::marker::PhantomData;
 

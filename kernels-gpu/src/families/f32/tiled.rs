@@ -3,7 +3,7 @@
 //!
 //! # The idea
 //!
-//! A product of 512 x 512 x 512 has sixteen tiles of 128 x 128 for 132 multiprocessors, and one
+//! A product of 512 x 512 x 512 has sixteen tiles of 128 x 128 for 132 multiprocessors. A product
 //! of 16 x 4096 x 4096 has most of its work along K. Two things fill the GPU: smaller tiles, and
 //! parallelism along K, within a block and among blocks.
 //!
@@ -92,8 +92,8 @@
 //! # How many blocks fit
 //!
 //! Registers and shared memory limit the number of blocks. `min_blocks` keeps the compiler to the
-//! registers. The memory is checked against Hopper's 228 KiB, of which the system takes one KiB per
-//! block. GPUs with less hold fewer blocks, and refuse a launch that holds none.
+//! registers. The memory is checked against Hopper's 228 KiB; the system takes one KiB per block.
+//! GPUs with less hold fewer blocks, and refuse a launch that holds none.
 
 use core::marker::PhantomData;
 
@@ -223,7 +223,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
     /// Shared memory per block.
     pub(super) const SHARED_BYTES: u64 = (Self::BIAS_AT + G::BN) as u64 * 4;
 
-    /// The same for every K.
+    /// Shared memory per block for any K.
     pub(super) const fn shared_bytes(_k: u32) -> u64 {
         Self::SHARED_BYTES
     }

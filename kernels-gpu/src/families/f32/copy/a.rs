@@ -35,8 +35,8 @@ impl<G: Geometry, const ALIGNED: bool> CopyA<G, ALIGNED> {
     const ROWS: u32 = min(Self::COPIERS / 16, G::BM);
     const COLS: u32 = Self::COPIERS / Self::ROWS;
 
-    /// The same for a transposed A. Its neighbours are rows of A, and a thread copies `WIDTH` of
-    /// them at once.
+    /// Counterparts for a transposed A. Its neighbours are rows of A, and a thread copies `WIDTH`
+    /// of them at once.
     const WIDTH: u32 = if ALIGNED { 2 } else { 1 };
     const ROWS_T: u32 = min(G::BM, 32 * Self::WIDTH);
     const COLS_T: u32 = Self::COPIERS * Self::WIDTH / Self::ROWS_T;

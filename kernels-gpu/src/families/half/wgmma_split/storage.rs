@@ -15,7 +15,7 @@ pub const MAX_STAGES: u32 = 16;
 /// - two barriers for each possible stage, and two for the entries;
 /// - two entries, which say what the block computes;
 /// - the partial sums of a tile, if they are small enough;
-/// - the stages of A, then those of B, as many as the launch gives memory for.
+/// - the stages of A, then those of B; the launch's memory limits their number.
 ///
 /// Larger sums lie in the stages' memory.
 pub struct Storage<const SUMS: usize, const WARPGROUPS: u32, const BLOCKS: u32>;

@@ -386,7 +386,7 @@ impl<
             unsafe { c.store_fragments(row, col, sums) };
             return;
         }
-        /// Sums per turn: as many as registers are left for.
+        /// Sums per turn, limited by the registers that are left.
         const PART: usize = 8;
         let epilogue = params.epilogue();
         let mut next = 0;
