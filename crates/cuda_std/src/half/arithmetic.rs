@@ -204,8 +204,10 @@ macro_rules! comparisons {
     )*};
 }
 
-/// What `bf16` has by other instructions before sm_90: sums and products as `fma`, which rounds
-/// once and gives zeros of the same sign, and comparisons as f32.
+/// Operations of `bf16` that use other instructions before sm_90.
+///
+/// Sums and products use `fma`, which rounds once and gives zeros of the same sign. Comparisons use
+/// f32.
 #[cfg(not(target_feature = "sm_90"))]
 macro_rules! before_sm_90 {
     ($splat:path, |$a:ident, $b:ident, $compare:ident| $compared:expr) => {
