@@ -8,7 +8,7 @@
 ///
 /// Types that implement it with [`device_fn!`](crate::device_fn) can be parameters of kernels.
 pub trait DeviceFn<Arguments> {
-    /// What it returns.
+    /// The result.
     type Output;
 
     /// Calls it.

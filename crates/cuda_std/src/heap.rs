@@ -20,7 +20,7 @@ pub struct DeviceHeap;
 #[global_allocator]
 static HEAP: DeviceHeap = DeviceHeap;
 
-/// What every result of `malloc` is aligned to (CUDA Programming Guide: "Dynamic Global Memory
+/// The alignment of every result of `malloc` (CUDA Programming Guide: "Dynamic Global Memory
 /// Allocation and Operations").
 const ALIGN: usize = 16;
 

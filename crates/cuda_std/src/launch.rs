@@ -100,7 +100,7 @@ pub enum LaunchError {
     NoKernel {
         /// The kernel.
         kernel: &'static str,
-        /// What the driver says.
+        /// The driver's error.
         source: CudaError,
     },
     /// The kernel is right for another block.
@@ -120,7 +120,7 @@ pub enum LaunchError {
         kernel: &'static str,
         /// The most threads.
         most: u32,
-        /// Those of the launch.
+        /// The threads of the launch's block.
         found: u64,
     },
     /// There is less dynamic shared memory than the kernel uses.
@@ -128,9 +128,9 @@ pub enum LaunchError {
     DynamicShared {
         /// The kernel.
         kernel: &'static str,
-        /// What it uses.
+        /// Bytes that it uses.
         wanted: u32,
-        /// What the launch gives.
+        /// Bytes that the launch gives.
         found: u32,
     },
     /// The driver refused the launch, or it failed.
@@ -295,7 +295,7 @@ pub struct PointerMut<T>(PhantomData<T>);
             DeviceBuffer<T>`, and so does a slice of atomics, of what lies in it; see `cuda_std::launch::Argument`"
 )]
 pub trait Argument<P> {
-    /// What the launch passes.
+    /// The type that the launch passes.
     #[doc(hidden)]
     type Passed: Passes;
 

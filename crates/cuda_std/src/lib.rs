@@ -31,7 +31,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`disjoint`] | slices of which each thread has its own elements |
+//! | [`disjoint`] | slices whose elements are divided among the threads |
 //! | `launch` | on the host: typed launches |
 //! | [`thread`] | indices, dimensions, barriers and fences |
 //! | [`shared`] | the block's shared memory |

@@ -1,4 +1,4 @@
-//! What happens when a kernel panics.
+//! The panic handler of kernels.
 
 use core::arch::nvptx;
 use core::panic::PanicInfo;

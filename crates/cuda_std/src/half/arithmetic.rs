@@ -10,7 +10,7 @@ use super::{bf16, f16};
 /// A type that this module's functions compute with: [`struct@f16`], [`bf16`], [`f16x2`] or
 /// [`bf16x2`].
 pub trait Arithmetic: Copy {
-    /// What comparisons give: a `bool`, or one for each half, the lower one first.
+    /// The result of comparisons: a `bool`, or one for each half, the lower one first.
     type Compared;
 
     #[doc(hidden)]

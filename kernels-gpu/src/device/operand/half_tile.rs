@@ -199,7 +199,7 @@ impl HalfTile {
                 let inside = if row + i * step < self.matrix.rows { inside } else { 0 };
                 let from = from.add(i * step * self.pitch() / 2);
                 let (mut near, mut far) = ([0; 4], [0; 4]);
-                // SAFETY: in these rows, on 16 bytes. What is read of them has been copied.
+                // SAFETY: in these rows, on 16 bytes. The elements read have been copied.
                 unsafe {
                     if inside > 0 {
                         near = from.load_vec(0);

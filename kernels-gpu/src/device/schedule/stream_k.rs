@@ -20,7 +20,7 @@
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
-/// What the blocks know about each other's work: the same in every thread.
+/// The division of work among blocks: the same in every thread.
 #[derive(Clone, Copy)]
 pub struct Scheduler {
     /// Tiles of C.

@@ -349,7 +349,7 @@ impl<
             cp_async::wait_group::<PENDING>();
             thread::sync_threads();
             let free = if stage == 0 { Self::STAGES - 1 } else { stage - 1 };
-            // SAFETY: nobody uses the stage any more.
+            // SAFETY: the stage is no longer in use.
             unsafe { Self::copy::<ALIGNED>(block, k + (Self::STAGES - 1) * BK, stage_at(free)) };
             cp_async::commit_group();
             // The compiler must not know `parts`. So it does not unroll these loops, and fragments

@@ -53,7 +53,7 @@ const BN: u32 = 128;
 const BK: u32 = 16;
 /// Rows of C per thread, in two groups of four, half a block apart.
 const TM: u32 = 8;
-/// Columns of C per thread, likewise.
+/// Columns of C per thread, grouped like the rows.
 const TN: u32 = 8;
 
 /// Threads across the block's tile, and all of them.

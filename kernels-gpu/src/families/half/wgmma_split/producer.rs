@@ -28,7 +28,7 @@ pub struct Pipeline {
     pub empty: Mbarrier,
     /// Of each entry: its tile has been added up.
     pub read: Mbarrier,
-    /// What the consumers are told of a tile.
+    /// The messages to the consumers about tiles.
     pub entries: Entry,
 }
 

@@ -349,7 +349,7 @@ impl<
                     1 => thread::named_barrier_sync::<1, { WARPGROUP }>(),
                     _ => thread::named_barrier_sync::<1, { 2 * WARPGROUP }>(),
                 };
-                // No stage is used any more.
+                // The stages are no longer in use.
                 let flag = smem.cast();
                 let is_last =
                     |counters: *mut u32| is_last_of_part(split.count, counters, flag, meet);
