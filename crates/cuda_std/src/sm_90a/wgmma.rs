@@ -5,10 +5,14 @@
 //!
 //! A *warpgroup*, four warps, multiplies a tile of A by a tile of B. A's tile is 64 rows by 64
 //! along K, and B's is 64 along K by N columns. With TF32 both are 32 along K. The product is added
-//! to sums in f32 in the warpgroup's registers. Both tiles are in shared memory: a [`Tile`] says
-//! where and how. The instruction is asynchronous. [`Accumulator::multiply_bf16`] and its like
-//! issue a *group* of four and return. [`wait_group`] waits until the tiles were read, and
-//! [`Accumulator::wait`] until the sums are there.
+//! to sums in f32 in the warpgroup's registers.
+//!
+//! Both tiles are in shared memory: a [`Tile`] says where and how. Only
+//! [`Accumulator::multiply_tf32_registers`] has A in registers.
+//!
+//! The instruction is asynchronous. [`Accumulator::multiply_bf16`] and its like issue a *group* of
+//! four and return. [`wait_group`] waits until the tiles were read, and [`Accumulator::wait`] until
+//! the sums are there.
 //!
 //! # How a tile lies
 //!

@@ -1,4 +1,4 @@
-//! The stream-K scheduler of persistent blocks, and its fix-up (Osama et al., 2023).
+//! The stream-K scheduler of persistent blocks (Osama et al., 2023).
 //!
 //! 512 tiles of C on 132 multiprocessors are 3.88 waves: in the tail wave some multiprocessors are
 //! idle. So the first tiles, the *stream-K tiles*, are cut up along K. Their steps are numbered as
@@ -12,7 +12,8 @@
 //! ```
 //!
 //! The blocks that share a tile store their partial sums. The last one to arrive adds them up in
-//! the order of K (*fix-up*). So no block waits, and the bits are always the same.
+//! the order of K (*fix-up*, `device/reduce/stream_k.rs`). So no block waits, and the bits are
+//! always the same.
 //!
 //! A long sum is also stored after `accumulation_steps` and added to the next one (blocked
 //! summation). The error of a sum grows with its accumulation length.
