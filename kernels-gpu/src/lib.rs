@@ -1,14 +1,20 @@
 //! The ladder: GEMM kernels in Rust, from naive to fast, one rung per file.
 //!
 //! Every rung computes `C = alpha * A * B + beta * C` in f32 on row-major matrices, for
-//! every shape, alpha and beta. Read the files in the order of [`LADDER`]: each starts with
-//! what changed since the rung before, and why. A second ladder, [`TENSOR_CORE_LADDER`], is for tensor
-//! cores, whose A and B are in 16 bits. Beside the ladders are kernels that are no rungs: [`families::f32`], for small
-//! products in f32; [`wgmma_split`](families::half::wgmma_split), for products in 16 bits of few tiles, and [`mma_outer`](families::half::mma_outer), of a short K; and
-//! [`families::tf32`], for tensor cores and matrices of f32.
+//! every shape, alpha and beta. Read the files in the order of [`LADDER`]: each starts with what
+//! changed since the rung before, and why. A second ladder, [`TENSOR_CORE_LADDER`], is for tensor
+//! cores, with A and B in 16 bits.
 //!
-//! `cuda_builder` builds each family, a feature of the crate, for the GPU by itself. The host depends on
-//! the crate as on an ordinary library, for the [`KernelDescriptor`] of each rung.
+//! Beside the ladders are kernels that are not rungs:
+//!
+//! - [`families::f32`], for small products in f32;
+//! - [`wgmma_split`](families::half::wgmma_split), for 16-bit products of few tiles;
+//! - [`mma_outer`](families::half::mma_outer), for 16-bit products with a short K;
+//! - [`families::tf32`], for f32 matrices on tensor cores.
+//!
+//! `cuda_builder` builds each family of kernels, a feature of the crate, for the GPU separately.
+//! The host depends on the crate as on an ordinary library, for the [`KernelDescriptor`] of each
+//! rung.
 
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(abi_ptx, asm_experimental_arch))]
@@ -56,8 +62,10 @@ pub const LADDER: &[&KernelDescriptor] = &[
     &ladder::f32::sm_90a::persistent::DESCRIPTOR,
 ];
 
-/// The kernels of [`families::f32`], from the largest tile to the smallest, what is for a short K, and what is for few rows
-/// or columns; for the host.
+/// The kernels of [`families::f32`]; for the host.
+///
+/// They are sorted from the largest tile to the smallest. Kernels for a short K follow, then those
+/// for few rows or columns.
 #[cfg(not(target_arch = "nvptx64"))]
 pub const TILES: &[&KernelDescriptor] = &[
     &tile_shapes::tile_128x128x16::DESCRIPTOR,
@@ -90,8 +98,10 @@ pub const TILES: &[&KernelDescriptor] = &[
     &skinny_n::skinny_n_32x1::DESCRIPTOR,
 ];
 
-/// The kernels for tensor cores on f32 matrices, of each [`Arithmetic`](abi::Arithmetic) those for Hopper first, and then
-/// from the largest tile to the smallest; for the host.
+/// The kernels for tensor cores on f32 matrices; for the host.
+///
+/// They are sorted by [`Arithmetic`](abi::Arithmetic), with those for Hopper first, and then from
+/// the largest tile to the smallest.
 #[cfg(not(target_arch = "nvptx64"))]
 pub const TF32: &[&KernelDescriptor] = &[
     &families::tf32::sm_90a::tma::TILE_256X128,
@@ -113,13 +123,15 @@ pub const TF32: &[&KernelDescriptor] = &[
     &families::tf32::mma::tf32x3_mma_64x64::DESCRIPTOR,
 ];
 
-/// All kernels whose A, B and C are f32: the ladder, the tiles, and those of [`tf32`](families::tf32); for the host.
+/// All kernels whose A, B and C are f32; for the host.
+///
+/// These are the ladder, the tiles, and [`tf32`](families::tf32).
 #[cfg(not(target_arch = "nvptx64"))]
 pub fn f32_kernels() -> impl Iterator<Item = &'static KernelDescriptor> + Clone {
     [LADDER, TILES, TF32].into_iter().flatten().copied()
 }
 
-/// The ladder of tensor cores, whose A and B are in 16 bits: every rung, in its order; for the host.
+/// The ladder of tensor cores, with A and B in 16 bits: every rung, in order; for the host.
 #[cfg(not(target_arch = "nvptx64"))]
 pub const TENSOR_CORE_LADDER: &[&TensorCoreDescriptor] = &[
     &ladder::tensor::mma::DESCRIPTOR,
@@ -129,8 +141,11 @@ pub const TENSOR_CORE_LADDER: &[&TensorCoreDescriptor] = &[
     &ladder::tensor::sm_90a::wgmma_pingpong::DESCRIPTOR,
 ];
 
-/// All kernels for tensor cores with A and B in 16 bits: the rungs of [`TENSOR_CORE_LADDER`], `mma` and
-/// `wgmma_persistent` in other sizes of their tiles, and [`wgmma_split`](families::half::wgmma_split) for products of few tiles; for the host.
+/// All kernels for tensor cores with A and B in 16 bits; for the host.
+///
+/// These are the rungs of [`TENSOR_CORE_LADDER`], `mma` and `wgmma_persistent` with other tiles,
+/// [`mma_outer`](families::half::mma_outer) for a short K, and
+/// [`wgmma_split`](families::half::wgmma_split) for few tiles.
 #[cfg(not(target_arch = "nvptx64"))]
 pub const TENSOR_CORE: &[&TensorCoreDescriptor] = &[
     &ladder::tensor::mma::DESCRIPTOR,

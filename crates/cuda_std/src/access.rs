@@ -1,7 +1,7 @@
 //! Loads and stores of any `Copy` type, in instructions as wide as alignment allows.
 //!
-//! [`load`] and [`store`] are written once. What differs from one state space or cache operator to
-//! the next is the instruction for a word, which `words!` declares.
+//! [`load`] and [`store`] are written once. State spaces and cache operators differ only in the
+//! instruction for a word, which `loads!` and `stores!` declare.
 
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -28,8 +28,9 @@ pub(crate) trait Store: Copy {
     unsafe fn v4_b32(self, words: [MaybeUninit<u32>; 4]);
 }
 
-/// Bytes that one access of a value of this size moves, at this alignment; a value of 8 or 16
-/// bytes whose words are smaller moves as a vector.
+/// Bytes that one access moves, for a value of this size at this alignment.
+///
+/// A value of 8 or 16 bytes whose words are smaller moves as a vector.
 const fn width(size: usize, align: usize) -> usize {
     let mut width = if align < 16 { align } else { 16 };
     while !size.is_multiple_of(width) {

@@ -61,8 +61,9 @@ atomics! {
     atomic_min_u32_device(u32) = "relaxed.gpu.global.min.u32";
     /// Takes the larger value, device-wide.
     atomic_max_u32_device(u32) = "relaxed.gpu.global.max.u32";
-    /// Adds 1, or stores 0 if the value before is `value` or more, device-wide. Whoever reads
-    /// the new value so sees what this thread has written or seen before (`atom.acq_rel`).
+    /// Adds 1, or stores 0 if the value before is `value` or more, device-wide. A thread that reads
+    /// the new value in the same way sees what this thread has written or seen before
+    /// (`atom.acq_rel`).
     atomic_inc_acq_rel_u32_device(u32) = "acq_rel.gpu.global.inc.u32";
     /// Exchanges, device-wide.
     atomic_exch_u32_device(u32) = "relaxed.gpu.global.exch.b32";

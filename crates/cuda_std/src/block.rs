@@ -4,9 +4,10 @@ use crate::shared::SharedPtr;
 use crate::thread;
 use crate::warp::{WarpShuffleValue, lane_id, warp_reduce_by};
 
-/// The values of all threads of the block reduced to one by `op`, in every thread. The order is
-/// fixed, so that a sum of floats has the same bits on every run; `op` is associative and
-/// commutative but for rounding. `scratch` may be used again as soon as the call returns.
+/// The values of all threads of the block reduced to one by `op`, in every thread.
+///
+/// The order is fixed, so that a sum of floats has the same bits on every run. `op` is associative
+/// and commutative, except for rounding. `scratch` may be used again as soon as the call returns.
 ///
 /// ```no_run
 /// # use cuda_std::prelude::*; use cuda_std::block::block_reduce;
@@ -18,8 +19,9 @@ use crate::warp::{WarpShuffleValue, lane_id, warp_reduce_by};
 /// ```
 ///
 /// # Safety
-/// All threads of the block come to this same call, none having returned, and they are whole warps.
-/// `scratch` has as many elements as there are warps, and nothing else accesses them meanwhile.
+/// - All threads of the block come to this same call, none having returned, and they are whole
+///   warps.
+/// - `scratch` has an element for each warp, and nothing else accesses them meanwhile.
 #[inline(always)]
 #[must_use]
 pub unsafe fn block_reduce<T: WarpShuffleValue>(

@@ -1,11 +1,16 @@
 //! The compute capability that a crate of kernels is built for.
 //!
-//! It is known at compile time: what the other branches of a comparison say is not in the PTX. For
+//! It is known at compile time: branches of a comparison that are not taken are not in the PTX. For
 //! whole items there is `#[cfg(target_feature = "sm_90")]`, which holds for that architecture and
-//! all later ones. Rust-CUDA's spelling, `compute_90`, is the same. rustc does not know it, so that
-//! it warns (`unexpected_cfgs`) where it compiles kernels for the host; in `Cargo.toml`,
-//! `unexpected_cfgs = { level = "warn", check-cfg = ['cfg(target_feature, values("compute_90"))'] }`
-//! among `[lints.rust]` tells it.
+//! all later ones.
+//!
+//! Rust-CUDA's spelling, `compute_90`, is the same. rustc does not know it, and warns
+//! (`unexpected_cfgs`) when it compiles kernels for the host. A line among `[lints.rust]` of
+//! `Cargo.toml` tells it:
+//!
+//! ```toml
+//! unexpected_cfgs = { level = "warn", check-cfg = ['cfg(target_feature, values("compute_90"))'] }
+//! ```
 
 use cuda_std_macros::gpu_only;
 

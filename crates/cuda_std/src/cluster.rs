@@ -98,8 +98,10 @@ special_registers! {
     cluster_nctarank -> u32 = "cluster_nctarank";
 }
 
-/// Arrives at the barrier of the cluster (`barrier.cluster.arrive`), and does not wait. What this
-/// thread did before, all threads of the cluster see behind their [`wait`] (release semantics).
+/// Arrives at the barrier of the cluster (`barrier.cluster.arrive`), and does not wait.
+///
+/// Behind their [`wait`], all threads of the cluster see what this thread did before (release
+/// semantics).
 ///
 /// # Safety
 /// The thread has waited since it arrived the last time, and [`wait`]s before it arrives again.
@@ -110,7 +112,7 @@ pub unsafe fn arrive() {
     unsafe { intrinsics::barrier_cluster_arrive() }
 }
 
-/// As [`arrive`], but makes nothing visible that this thread did before
+/// [`arrive`] that makes nothing visible that this thread did before
 /// (`barrier.cluster.arrive.relaxed`).
 ///
 /// # Safety
@@ -134,12 +136,11 @@ pub unsafe fn wait() {
     unsafe { intrinsics::barrier_cluster_wait() }
 }
 
-/// Waits for all threads of the cluster, and orders what they did before and do behind it:
-/// [`arrive`] and [`wait`].
+/// Waits for all threads of the cluster, and orders their accesses: [`arrive`] and [`wait`].
 #[gpu_only]
 #[inline(always)]
 pub fn sync() {
-    // SAFETY: each arrival has its wait, and whoever has arrived before by `arrive` has promised to
+    // SAFETY: each arrival has its wait. Whoever has arrived before by `arrive` has promised to
     // have waited.
     unsafe {
         intrinsics::barrier_cluster_arrive();
@@ -155,8 +156,9 @@ pub fn fence() {
     unsafe { asm!("fence.acq_rel.cluster;", options(nostack, preserves_flags)) }
 }
 
-/// A pointer to elements of type `T` in the shared memory of a block of the cluster: an address of
-/// `.shared::cluster`, of 32 bits. [`mapa`] makes it.
+/// A pointer to elements of type `T` in the shared memory of a block of the cluster.
+///
+/// It is an address of `.shared::cluster`, of 32 bits. [`mapa`] makes it.
 ///
 /// # Safety of accesses
 ///
@@ -176,8 +178,9 @@ impl<T> Clone for ClusterPtr<T> {
 
 impl<T> Copy for ClusterPtr<T> {}
 
-/// The same place in the shared memory of the block with rank `rank` (`mapa.shared::cluster`),
-/// which may be this one.
+/// The counterpart of `pointer` in the shared memory of the block with rank `rank`.
+///
+/// That block may be this one. The instruction is `mapa.shared::cluster`.
 ///
 /// # Safety
 /// `rank` is below [`cluster_nctarank`].
@@ -226,8 +229,8 @@ impl<T> ClusterPtr<T> {
     /// The rank of the block in whose shared memory it points (`getctarank.shared::cluster`).
     ///
     /// # Safety
-    /// It points into the shared memory of a block of the cluster: of another address PTX says
-    /// nothing.
+    /// It points into the shared memory of a block of the cluster: PTX says nothing about other
+    /// addresses.
     #[gpu_only]
     #[inline(always)]
     #[must_use]
@@ -245,7 +248,8 @@ impl<T> ClusterPtr<T> {
         rank
     }
 
-    /// The generic pointer to the same place (`cvta.shared::cluster`), for what takes a `*mut T`.
+    /// The generic pointer to the same place (`cvta.shared::cluster`), for code that needs a `*mut
+    /// T`.
     ///
     /// # Safety
     /// As for [`getctarank`](Self::getctarank).
@@ -275,8 +279,9 @@ loads! { Address, reg32 = "ld.shared::cluster"; }
 stores! { Address, reg32 = "st.shared::cluster"; }
 
 impl<T: Copy> ClusterPtr<T> {
-    /// Loads element `index`, of any type, in instructions (`ld.shared::cluster`) as wide as the
-    /// type is aligned: one for a number.
+    /// Loads element `index`, of any type (`ld.shared::cluster`).
+    ///
+    /// The instructions are as wide as the type is aligned: a number takes one.
     ///
     /// # Safety
     /// See [`ClusterPtr`].

@@ -1,5 +1,6 @@
-//! Constant memory: up to 64 KiB that a launch only reads, fastest where all threads of a warp read
-//! the same element.
+//! Constant memory: up to 64 KiB that a launch only reads.
+//!
+//! It is fastest when all threads of a warp read the same element.
 //!
 //! [`constant_array!`](crate::constant_array) declares an array, which the host fills through
 //! `Module::get_global`. A Rust `static` lies in global memory.

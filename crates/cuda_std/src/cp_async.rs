@@ -17,10 +17,10 @@ macro_rules! copies {
         $(#[$doc])*
         ///
         /// # Safety
-        /// - `from` is in global memory, aligned to the size of the copy, and valid for
-        ///   reading that much, which nothing writes before the copy is done.
-        /// - `to` is aligned likewise, and nothing else reads or writes there before the copy
-        ///   is done.
+        /// - `from` is in global memory, aligned to the size of the copy, and valid for reading
+        ///   that much. Nothing writes it before the copy is done.
+        /// - `to` is aligned to the size of the copy. Nothing else reads or writes there before the
+        ///   copy is done.
         #[gpu_only]
         #[inline(always)]
         pub unsafe fn $whole(to: SharedPtr<f32>, from: *const f32) {
@@ -66,7 +66,7 @@ copies! {
     /// Copies four f32 to `to` (`cp.async.cg.shared.global`, 16 bytes).
     copy4, copy4_zfill = "cp.async.cg.shared.global", 16;
     /// Copies four f32 to `to` through the L1 cache (`cp.async.ca.shared.global`, 16 bytes): for
-    /// what several blocks of a multiprocessor read.
+    /// data that several blocks of a multiprocessor read.
     copy4_ca, copy4_ca_zfill = "cp.async.ca.shared.global", 16;
 }
 
@@ -74,9 +74,11 @@ copies! {
 /// (`cp.async.cg.shared.global`).
 ///
 /// # Safety
-/// - `bytes` is at most 16. `from` is in global memory, aligned to 16 bytes, and valid for reading
-///   `bytes`, which nothing writes before the copy is done.
-/// - `to` is aligned to 16 bytes, and nothing else reads or writes those before the copy is done.
+/// - `bytes` is at most 16.
+/// - `from` is in global memory, aligned to 16 bytes, and valid for reading `bytes`. Nothing writes
+///   those before the copy is done.
+/// - `to` is aligned to 16 bytes. Nothing else reads or writes its 16 bytes before the copy is
+///   done.
 #[gpu_only]
 #[inline(always)]
 pub unsafe fn copy16_zfill<T>(to: SharedPtr<T>, from: *const T, bytes: u32) {

@@ -23,8 +23,9 @@ pub fn launch_dependents() {
     unsafe { asm!("griddepcontrol.launch_dependents;", options(nostack, preserves_flags)) }
 }
 
-/// Waits until all kernels that this one depends on have ended, and sees what they wrote
-/// (`griddepcontrol.wait`). Where the launch did not begin early, this does nothing.
+/// Waits until all kernels that this one depends on have ended (`griddepcontrol.wait`).
+///
+/// Then it sees what they wrote. If the launch did not begin early, this does nothing.
 #[gpu_only]
 #[inline(always)]
 pub fn wait() {

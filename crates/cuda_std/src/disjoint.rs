@@ -5,7 +5,7 @@ use core::slice;
 
 use crate::thread;
 
-/// A slice in global memory that a kernel writes, each thread its own elements.
+/// A slice in global memory that a kernel writes: each thread has its own elements.
 ///
 /// A `&mut [T]` as a parameter would give every thread all elements. Here thread `i` of `n` has
 /// only the elements `i`, `i + n`, `i + 2 n` and so on, where `i` is its [`thread::index`]. The
@@ -34,16 +34,18 @@ impl<T> DisjointSlice<T> {
     /// The slice at a place in memory.
     ///
     /// # Safety
-    /// `pointer` is aligned, and for the rest of the launch valid for reads and writes of `len`
-    /// elements, which are initialised; it may be null if `len` is 0. Nothing else reads or writes
-    /// them, but the `DisjointSlice`s of the launch's other threads, of which each thread has one.
+    /// - `pointer` is aligned, and valid for reads and writes of `len` elements for the rest of the
+    ///   launch. It may be null if `len` is 0.
+    /// - The elements are initialised.
+    /// - Nothing else reads or writes them, except the `DisjointSlice`s of the launch's other
+    ///   threads. Each thread has one.
     #[inline(always)]
     #[must_use]
     pub unsafe fn from_raw_parts(pointer: *mut T, len: usize) -> Self {
         DisjointSlice { pointer, len, elements: PhantomData }
     }
 
-    /// The number of elements, those of other threads included.
+    /// The number of elements, including those of other threads.
     #[inline(always)]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -57,8 +59,10 @@ impl<T> DisjointSlice<T> {
         self.len == 0
     }
 
-    /// This thread's first element, the one of its [`thread::index`]: its only one where the grid
-    /// has as many threads as there are elements. `None` for a thread beyond the last element.
+    /// This thread's first element, at its [`thread::index`]. `None` for a thread beyond the last
+    /// element.
+    ///
+    /// It is the thread's only one if the grid has a thread for each element.
     #[inline(always)]
     pub fn get_mut(&mut self) -> Option<&mut T> {
         let index = thread::thread_of_grid();
@@ -76,15 +80,16 @@ impl<T> DisjointSlice<T> {
         })
     }
 
-    /// Where the elements begin, those of other threads included: for kernels that share them out
-    /// in another way, such as a row for each warp.
+    /// Where the elements begin, including those of other threads.
+    ///
+    /// This is for kernels that share them out in another way, such as a row for each warp.
     #[inline(always)]
     #[must_use]
     pub fn as_mut_ptr(&mut self) -> *mut T {
         self.pointer
     }
 
-    /// All of the elements, those of other threads included.
+    /// All of the elements, including those of other threads.
     ///
     /// # Safety
     /// No thread writes them meanwhile.

@@ -1,5 +1,7 @@
-//! Fast forms of mathematical functions, on the approximate instructions (`.approx`). The errors
-//! are those that the PTX ISA names; subnormal numbers are kept unless it says otherwise.
+//! Fast forms of mathematical functions, with the approximate instructions (`.approx`).
+//!
+//! The errors are those that the PTX ISA names. Subnormal numbers are kept unless a function says
+//! otherwise.
 
 use cuda_std_macros::gpu_only;
 
@@ -11,14 +13,14 @@ use core::f32::consts::{LN_2, LOG2_E};
 use crate::float::unary;
 
 unary! {
-    /// The sine (`sin.approx.f32`): an absolute error of about 2^-20.5 from -2π to 2π, and more the
-    /// larger the argument is.
+    /// The sine (`sin.approx.f32`): an absolute error of about 2^-20.5 from -2π to 2π, which grows
+    /// with the argument beyond.
     sin = "sin.approx.f32";
     /// The cosine (`cos.approx.f32`): as [`sin`].
     cos = "cos.approx.f32";
     /// 2^`x` (`ex2.approx.f32`), to about 2^-22 relatively.
     exp2 = "ex2.approx.f32";
-    /// As [`exp2`], with subnormal numbers as zeros, which takes one instruction instead of four
+    /// As [`exp2`], with subnormal numbers as zeros: one instruction instead of four
     /// (`ex2.approx.ftz.f32`).
     exp2_ftz = "ex2.approx.ftz.f32";
     /// The logarithm to base 2 (`lg2.approx.f32`): an absolute error of about 2^-22 from 0.5 to 2,

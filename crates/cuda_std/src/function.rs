@@ -1,22 +1,23 @@
 //! Functions as parameters of kernels, instead of closures.
 //!
-//! A kernel is found by its name, and a closure's type has none: so that no kernel can be generic
-//! over closures of the host. [`device_fn!`](crate::device_fn) makes a type that has one, out of
-//! what a closure captures and what it does; a kernel lists those that it is built for.
+//! A kernel is found by its name, and a closure's type has none. So no kernel can be generic over
+//! closures of the host. [`device_fn!`](crate::device_fn) makes a type with a name, from a
+//! closure's captures and its code. A kernel lists the types that it is built for.
 
-/// Something that kernels call, as `Fn` is: with its arguments as a tuple.
+/// Something that kernels call like an `Fn`, with its arguments as a tuple.
 ///
 /// Types that implement it with [`device_fn!`](crate::device_fn) can be parameters of kernels.
 pub trait DeviceFn<Arguments> {
-    /// What it returns.
+    /// The result.
     type Output;
 
     /// Calls it.
     fn call(&self, arguments: Arguments) -> Self::Output;
 }
 
-/// A type that is a closure's captures, by value, and a [`DeviceFn`]: what follows the struct is
-/// the closure, in which each field is a variable.
+/// Declares a type that is a closure's captures, by value, and a [`DeviceFn`].
+///
+/// The closure follows the struct. In it each field is a variable.
 ///
 /// ```no_run
 /// use cuda_std::device_fn;
@@ -44,9 +45,9 @@ pub trait DeviceFn<Arguments> {
 /// # fn main() {}
 /// ```
 ///
-/// The host passes it as it passes a number: `map.run(&stream, config, Line { slope: 2.0, start:
-/// 1.0 }, &x, &mut out)`. A field that leads to the host's memory does not compile there (the
-/// feature `launch`):
+/// The host passes the type as it passes a number: `map.run(&stream, config, Line { slope: 2.0,
+/// start: 1.0 }, &x, &mut out)`. A field that leads to the host's memory does not compile there
+/// (the feature `launch`):
 ///
 #[cfg_attr(all(feature = "launch", not(target_arch = "nvptx64")), doc = "```compile_fail,E0277")]
 #[cfg_attr(not(all(feature = "launch", not(target_arch = "nvptx64"))), doc = "```ignore")]

@@ -20,12 +20,12 @@ pub struct DeviceHeap;
 #[global_allocator]
 static HEAP: DeviceHeap = DeviceHeap;
 
-/// What every result of `malloc` is aligned to (CUDA Programming Guide: "Dynamic Global Memory
+/// The alignment of every result of `malloc` (CUDA Programming Guide: "Dynamic Global Memory
 /// Allocation and Operations").
 const ALIGN: usize = 16;
 
-// SAFETY: `malloc` gives memory that nobody else has until it is freed; a greater alignment is
-// found inside of a larger piece, whose beginning lies before the aligned place.
+// SAFETY: `malloc` gives memory that nobody else has until it is freed. For a greater alignment the
+// place is inside a larger piece, whose address is stored just before it.
 unsafe impl GlobalAlloc for DeviceHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.align() <= ALIGN {
@@ -33,8 +33,8 @@ unsafe impl GlobalAlloc for DeviceHeap {
             return unsafe { malloc(layout.size()) }.cast();
         }
         let Some(bytes) = layout.size().checked_add(layout.align()) else { return ptr::null_mut() };
-        // SAFETY: no condition; from `ALIGN` to `layout.align()` bytes further the piece still has
-        // room for the layout's size, and before that for a pointer.
+        // SAFETY: no condition. The aligned place is `ALIGN` to `layout.align()` bytes further.
+        // Behind it the piece still has room for the layout's size, and before it for a pointer.
         unsafe {
             let piece: *mut u8 = malloc(bytes).cast();
             if piece.is_null() {

@@ -14,7 +14,7 @@ unsafe extern "C" {
     /// `barrier.cta.sync.aligned`, all threads of the block.
     #[link_name = "llvm.nvvm.barrier.cta.sync.aligned.all"]
     pub fn barrier_sync_aligned_all(barrier: u32);
-    /// `barrier.cta.sync`, so many threads.
+    /// `barrier.cta.sync`, for this number of threads.
     #[link_name = "llvm.nvvm.barrier.cta.sync.count"]
     pub fn barrier_sync_count(barrier: u32, threads: u32);
     /// `barrier.cta.red.popc`, all threads of the block.

@@ -65,8 +65,10 @@ impl LaunchConfig {
         (n.div_ceil(block.max(1)).max(1), block).into()
     }
 
-    /// `blocks` of `block` threads for each multiprocessor of the current context's device: for
-    /// kernels that go on to further elements in a [grid-stride loop](crate::thread::grid_stride).
+    /// `blocks` of `block` threads for each multiprocessor of the current context's device.
+    ///
+    /// This is for kernels that go on to further elements in a [grid-stride
+    /// loop](crate::thread::grid_stride).
     ///
     /// # Errors
     /// If there is no current context.
@@ -98,7 +100,7 @@ pub enum LaunchError {
     NoKernel {
         /// The kernel.
         kernel: &'static str,
-        /// What the driver says.
+        /// The driver's error.
         source: CudaError,
     },
     /// The kernel is right for another block.
@@ -118,7 +120,7 @@ pub enum LaunchError {
         kernel: &'static str,
         /// The most threads.
         most: u32,
-        /// Those of the launch.
+        /// The threads of the launch's block.
         found: u64,
     },
     /// There is less dynamic shared memory than the kernel uses.
@@ -126,9 +128,9 @@ pub enum LaunchError {
     DynamicShared {
         /// The kernel.
         kernel: &'static str,
-        /// What it uses.
+        /// Bytes that it uses.
         wanted: u32,
-        /// What the launch gives.
+        /// Bytes that the launch gives.
         found: u32,
     },
     /// The driver refused the launch, or it failed.
@@ -136,7 +138,7 @@ pub enum LaunchError {
     Cuda(#[from] CudaError),
 }
 
-/// What a kernel's attribute says.
+/// The bounds of a kernel's attribute.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Contract {
@@ -193,7 +195,7 @@ impl<'m> Kernel<'m> {
     }
 }
 
-/// What a safe launch passes by value: nothing that leads to the host's memory.
+/// Checks a value that a safe launch passes: nothing may lead to the host's memory.
 #[doc(hidden)]
 #[inline]
 pub const fn by_value<T: DeviceCopy>() {}
@@ -201,19 +203,19 @@ pub const fn by_value<T: DeviceCopy>() {}
 // SAFETY: plain words.
 unsafe impl DeviceCopy for crate::tma::TensorMap {}
 
-// SAFETY: its value, and perhaps padding.
+// SAFETY: its value is `DeviceCopy`, and padding may be anything.
 unsafe impl<T: DeviceCopy> DeviceCopy for crate::vec::Aligned<T> {}
 
 // SAFETY: its value is one of zeros.
 unsafe impl<T: bytemuck::Zeroable> bytemuck::Zeroable for crate::vec::Aligned<T> {}
 
-/// Waits for all that was enqueued.
+/// Waits for everything that was enqueued.
 #[doc(hidden)]
 pub fn wait(stream: &Stream) -> Result<(), LaunchError> {
     Ok(stream.synchronize()?)
 }
 
-/// Pointers to what is passed.
+/// Pointers to the values that are passed.
 #[doc(hidden)]
 #[derive(Default)]
 pub struct Arguments<'a> {
@@ -227,7 +229,7 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// What is passed for one argument.
+/// The values that are passed for one argument.
 #[doc(hidden)]
 pub trait Passes {
     fn push<'a>(&'a self, to: &mut Arguments<'a>);
@@ -276,22 +278,24 @@ pub struct Pointer<T>(PhantomData<T>);
 #[derive(Debug)]
 pub struct PointerMut<T>(PhantomData<T>);
 
-/// What the host gives for a kernel's parameter `P`. A part of a buffer is no such: `cust`'s
-/// `DeviceSlice` borrows nothing, so that the buffer may be freed, or written through another part.
+/// The host's argument for a kernel's parameter `P`.
+///
+/// A part of a buffer is none: `cust`'s `DeviceSlice` borrows nothing, so the buffer may be freed,
+/// or written through another part.
 ///
 /// - for `&[T]` and `*const [T]`: `&DeviceBuffer<T>`
 /// - for `DisjointSlice<T>` and `*mut [T]`: `&mut DeviceBuffer<T>`
 /// - for `&T`: `&DeviceBox<T>`
 /// - for `*const T` and `*mut T`: those for slices, `&DeviceBox<T>` or `&mut DeviceBox<T>`, and
 ///   `DevicePointer<T>`
-/// - for a slice of atomics or a reference to one, what lies in it, as `&mut`
+/// - for a slice of atomics or a reference to one: a buffer or box of their values, as `&mut`
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no argument for a kernel's parameter that is a {P}",
     note = "`&[T]` takes a `&DeviceBuffer<T>`; `DisjointSlice<T>` and `*mut T` take a `&mut \
             DeviceBuffer<T>`, and so does a slice of atomics, of what lies in it; see `cuda_std::launch::Argument`"
 )]
 pub trait Argument<P> {
-    /// What the launch passes.
+    /// The type that the launch passes.
     #[doc(hidden)]
     type Passed: Passes;
 

@@ -26,12 +26,12 @@
 //! }
 //! ```
 //!
-//! What Rust-CUDA's users write, and what becomes of it here: see `PORTING.md` in this crate's
-//! folder; what works, next to cuda-oxide's examples: `COMPARISON.md`.
+//! `PORTING.md` in this crate's folder says what Rust-CUDA's constructs become here.
+//! `COMPARISON.md` says what works, next to cuda-oxide's examples.
 //!
 //! | module | what |
 //! |---|---|
-//! | [`disjoint`] | slices of which each thread has its own elements |
+//! | [`disjoint`] | slices whose elements are divided among the threads |
 //! | `launch` | on the host: typed launches |
 //! | [`thread`] | indices, dimensions, barriers and fences |
 //! | [`shared`] | the block's shared memory |
@@ -147,21 +147,24 @@ pub use math::{FloatExt, GpuFloat};
 #[cfg(feature = "vek")]
 pub use vek;
 
-/// The parameter that `#[kernel]` declares for a `#[grid_constant]` of so many bytes: bytes,
-/// because rustc passes no type of greater alignment than 16. `cuda_builder` aligns it.
+/// The parameter that `#[kernel]` declares for a `#[grid_constant]` of `BYTES` bytes.
+///
+/// It has bytes, because rustc passes no type of greater alignment than 16. `cuda_builder` aligns
+/// it.
 #[doc(hidden)]
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct GridConstant<const BYTES: usize>([u8; BYTES]);
 
-/// The parameter that `#[kernel]` declares for a value: rustc warns of an array that is a parameter
-/// by itself.
+/// The parameter that `#[kernel]` declares for a value.
+///
+/// rustc warns of an array that is a parameter by itself.
 #[doc(hidden)]
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug)]
 pub struct ByValue<T>(pub T);
 
-/// What `#[kernel]` makes for the host, where there are typed launches.
+/// The items that `#[kernel]` makes for the host, if there are typed launches.
 #[cfg(all(feature = "launch", not(target_arch = "nvptx64")))]
 #[doc(hidden)]
 #[macro_export]
@@ -169,7 +172,7 @@ macro_rules! __on_host {
     ($($item:item)*) => { $($item)* };
 }
 
-/// What `#[kernel]` makes for the host, where there are typed launches.
+/// The items that `#[kernel]` makes for the host, if there are typed launches.
 #[cfg(not(all(feature = "launch", not(target_arch = "nvptx64"))))]
 #[doc(hidden)]
 #[macro_export]
@@ -177,7 +180,7 @@ macro_rules! __on_host {
     ($($item:item)*) => {};
 }
 
-/// What most kernels use.
+/// The items that most kernels use.
 pub mod prelude {
     #[cfg(feature = "alloc")]
     pub use alloc::borrow::ToOwned;

@@ -1,10 +1,15 @@
 //! Mathematical functions, as methods of `f32` and `f64`.
 //!
 //! [`GpuFloat`] has those that `std` gives floats on the CPU, and [`FloatExt`] further ones. They
-//! are those of the crate [`libm`], but for what a GPU has an instruction for, and for those of π,
-//! the scaled and the inverse error function and the normal distribution, which are this crate's
-//! own. A kernel gives the same bits as a program on the CPU that calls them.
-//! [`fast`](crate::fast) has faster, less exact forms.
+//! come from three places:
+//!
+//! - instructions of the GPU, if it has one;
+//! - this crate, for the functions of π, the scaled and the inverse error function and the normal
+//!   distribution;
+//! - the crate [`libm`], for all others.
+//!
+//! A kernel gives the same bits as a program on the CPU that calls them. [`fast`](crate::fast) has
+//! faster, less exact forms.
 #![doc = include_str!("math/ulp.md")]
 
 mod statistics;
@@ -39,7 +44,7 @@ macro_rules! float_trait {
     };
 }
 
-/// What one instruction, or a few, do on the GPU: there the compiler's intrinsics, elsewhere
+/// Functions of one instruction, or a few, on the GPU: there the compiler's intrinsics, elsewhere
 /// `libm`'s functions.
 mod basic {
     macro_rules! basic {
@@ -177,7 +182,7 @@ float_trait! {
     fn error_function(self) -> Self = libm::erff, libm::erf;
     /// 1 minus the error function, exact where that is near 1.
     fn complementary_error_function(self) -> Self = libm::erfcf, libm::erfc;
-    /// The inverse of the complementary error function, of what lies between 0 and 2.
+    /// The inverse of the complementary error function, for arguments between 0 and 2.
     fn inv_complementary_error_function(self) -> Self = narrow(statistics::erfc_inv),
         statistics::erfc_inv;
     /// e^(`self`^2) times the complementary error function.
@@ -185,9 +190,9 @@ float_trait! {
         statistics::erfcx;
     /// The cumulative distribution function of the standard normal distribution.
     fn norm_cdf(self) -> Self = narrow(statistics::norm_cdf), statistics::norm_cdf;
-    /// The inverse of [`norm_cdf`](Self::norm_cdf), of what lies between 0 and 1.
+    /// The inverse of [`norm_cdf`](Self::norm_cdf), for arguments between 0 and 1.
     fn inv_norm_cdf(self) -> Self = narrow(statistics::inv_norm_cdf), statistics::inv_norm_cdf;
-    /// A fraction that is 0 or from 0.5 to 1, and the power of two that it is of.
+    /// A fraction that is 0 or from 0.5 to 1, and the exponent of its power of two.
     fn frexp(self) -> (Self, i32) = libm::frexpf, libm::frexp;
     /// The exponent, as an integer.
     fn unbiased_exp(self) -> i32 = libm::ilogbf, libm::ilogb;
@@ -220,7 +225,8 @@ float_trait! {
     fn yn(self, order: i32) -> Self = |x, order| libm::ynf(order, x), |x, order| libm::yn(order, x);
 }
 
-/// A function of `f64` for `f32`: rounded twice, with the same result but for one argument in 2^29.
+/// A function of `f64` for `f32`. It rounds twice, but changes the result for only one argument in
+/// 2^29.
 #[inline(always)]
 fn narrow(wide: impl Fn(f64) -> f64) -> impl Fn(f32) -> f32 {
     move |x| wide(x.into()) as f32

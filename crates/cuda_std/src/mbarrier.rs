@@ -1,5 +1,7 @@
-//! Barriers in shared memory that count arrivals and bytes (`mbarrier`; PTX ISA: "Parallel
-//! Synchronization and Communication Instructions: mbarrier").
+//! Barriers in shared memory that count arrivals and bytes.
+//!
+//! The instructions are `mbarrier.*` (PTX ISA: "Parallel Synchronization and Communication
+//! Instructions: mbarrier").
 //!
 //! An [`Mbarrier`] goes through phases. A phase completes when two counts are reached: the arrivals
 //! that the barrier was initialised with, and the bytes that its arrivals expect. The next phase
@@ -10,8 +12,8 @@
 //! pipeline has two barriers for each stage, full and empty; [`tma`](crate::tma) has an example.
 //!
 //! [`init`](Mbarrier::init) and [`arrive`](Mbarrier::arrive) exist since sm_80, the rest since
-//! sm_90. As all are written here they take PTX 8.0, which rustc writes for `sm_90a`, `sm_100`
-//! and later, not for `sm_90`.
+//! sm_90. As they are written here, all need PTX 8.0. rustc writes that for `sm_90a`, `sm_100` and
+//! later, not for `sm_90`.
 
 use cuda_std_macros::gpu_only;
 
@@ -87,8 +89,9 @@ impl Mbarrier {
         self.0.address()
     }
 
-    /// Makes a barrier whose phases wait for `arrivals` (`mbarrier.init`, sm_80), from 1 to
-    /// 2^20 - 1.
+    /// Makes a barrier whose phases wait for `arrivals` (`mbarrier.init`, sm_80).
+    ///
+    /// `arrivals` is from 1 to 2^20 - 1.
     ///
     /// # Safety
     /// See [`Mbarrier`]. One thread does this once, before any other operation.
@@ -106,9 +109,10 @@ impl Mbarrier {
         }
     }
 
-    /// Arrives (`mbarrier.arrive`, sm_80), and does not wait. Each call is one arrival of one
-    /// thread; what this thread did before, those see that wait for the phase (release
-    /// semantics in the block). Where one thread arrives for its warp,
+    /// Arrives (`mbarrier.arrive`, sm_80), and does not wait.
+    ///
+    /// Each call is one arrival of one thread. Threads that wait for the phase see what this thread
+    /// did before (release semantics in the block). If one thread arrives for its warp,
     /// [`sync_warp`](crate::warp::sync_warp) comes before.
     ///
     /// # Safety
@@ -126,10 +130,12 @@ impl Mbarrier {
         }
     }
 
-    /// Arrives, and says how many more bytes this phase waits for
-    /// (`mbarrier.arrive.expect_tx`, sm_90): those of the copies that report to the barrier, such
-    /// as [`tma::load_2d`](crate::tma::load_2d). The thread that asks for the copies calls this
-    /// before them, once for all of a phase; others just [`arrive`](Self::arrive).
+    /// Arrives, and says how many more bytes this phase waits for (`mbarrier.arrive.expect_tx`,
+    /// sm_90).
+    ///
+    /// The bytes are those of the copies that report to the barrier, such as
+    /// [`tma::load_2d`](crate::tma::load_2d). The thread that asks for the copies calls this before
+    /// them, once for all copies of a phase. Other threads just [`arrive`](Self::arrive).
     ///
     /// # Safety
     /// See [`Mbarrier`].
@@ -147,7 +153,7 @@ impl Mbarrier {
         }
     }
 
-    /// The same barrier of the block with rank `rank` of the cluster, for
+    /// This barrier's counterpart in the block with rank `rank` of the cluster, for
     /// [`tma::copy_to_cluster`](crate::tma::copy_to_cluster).
     ///
     /// # Safety
@@ -159,15 +165,17 @@ impl Mbarrier {
         unsafe { cluster::mapa(self.0, rank) }
     }
 
-    /// Arrives at the same barrier of the block with rank `rank` of the cluster
-    /// (`mbarrier.arrive.release.cluster.shared::cluster`, sm_90), and does not wait. What this
-    /// thread did before, those of that block see that
-    /// [`wait_parity_cluster`](Self::wait_parity_cluster).
+    /// Arrives at this barrier's counterpart in the block with rank `rank`, and does not wait.
+    ///
+    /// The instruction is `mbarrier.arrive.release.cluster.shared::cluster` (sm_90). Threads of
+    /// that block that [`wait_parity_cluster`](Self::wait_parity_cluster) see what this thread did
+    /// before.
     ///
     /// # Safety
-    /// See [`Mbarrier`], of the other block; that has initialised it before a
-    /// [`cluster::sync`] of both, and does not exit before the arrival is there: another one comes
-    /// behind it, or that block waits for it.
+    /// - See [`Mbarrier`], for the other block.
+    /// - That block has initialised the barrier before a [`cluster::sync`] of both.
+    /// - It does not exit before the arrival is there: another sync comes behind it, or that block
+    ///   waits for the arrival.
     #[gpu_only]
     #[inline(always)]
     pub unsafe fn arrive_cluster(self, rank: u32) {
@@ -181,8 +189,10 @@ impl Mbarrier {
         }
     }
 
-    /// As [`wait_parity`](Self::wait_parity), and sees what was done before arrivals from other
-    /// blocks of the cluster, too (acquire semantics in the cluster).
+    /// [`wait_parity`](Self::wait_parity) that also sees what was done before arrivals from other
+    /// blocks.
+    ///
+    /// Those are blocks of the cluster (acquire semantics in the cluster).
     ///
     /// # Safety
     /// See [`Mbarrier`].
@@ -192,14 +202,16 @@ impl Mbarrier {
         wait_loop!(self, parity, "acquire.cluster.")
     }
 
-    /// Waits until the phase of this parity is complete (`mbarrier.try_wait.parity`, sm_90, in
-    /// a loop), and then sees what was done before the arrivals, and the bytes that were copied
-    /// (acquire semantics in the block). Every thread that reads them waits by itself.
+    /// Waits until the phase of this parity is complete (`mbarrier.try_wait.parity`, sm_90, in a
+    /// loop).
     ///
-    /// Of the phases with this parity it is the current one or the one just before: a barrier
-    /// that has not been used yet counts as having completed one of parity 1, so that a wait
-    /// for an empty buffer that begins with 1 passes at once the first time. A thread that falls
-    /// two phases behind takes one phase for the other.
+    /// Then the thread sees what was done before the arrivals, and the bytes that were copied
+    /// (acquire semantics in the block). Every thread that reads them waits itself.
+    ///
+    /// Of the phases with this parity, the one meant is the current one or the one just before. A
+    /// barrier that has not been used yet counts as having completed a phase of parity 1. So a wait
+    /// for an empty buffer begins with parity 1, and passes at once the first time. A thread that
+    /// falls two phases behind mistakes one phase for the other.
     ///
     /// # Safety
     /// See [`Mbarrier`].
@@ -210,10 +222,11 @@ impl Mbarrier {
     }
 }
 
-/// Makes the barriers that this thread has made visible to bulk copies
-/// (`fence.mbarrier_init.release.cluster`, sm_90; PTX ISA: "Parallel Synchronization and
-/// Communication Instructions: membar / fence"). The thread that called
-/// [`init`](Mbarrier::init) calls this once after the last of them; a barrier of the block must
+/// Makes the barriers that this thread has initialised visible to bulk copies.
+///
+/// The instruction is `fence.mbarrier_init.release.cluster` (sm_90; PTX ISA: "Parallel
+/// Synchronization and Communication Instructions: membar / fence"). The thread that called
+/// [`init`](Mbarrier::init) calls this once, after the last of them. A barrier of the block must
 /// follow, for the other threads.
 #[gpu_only]
 #[inline(always)]

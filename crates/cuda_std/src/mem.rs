@@ -41,8 +41,9 @@ pub fn total_smem_size() -> u32 {
     bytes
 }
 
-/// `bytes` of global memory, aligned to 16 bytes; null if the heap has no more. It lives until
-/// [`free`] takes it, in this launch or in a later one.
+/// `bytes` of global memory, aligned to 16 bytes; null if the heap has no more.
+///
+/// The memory lives until [`free`] takes it, in this launch or in a later one.
 ///
 /// # Safety
 /// None of its own; what to do with the memory is up to the caller.
@@ -57,7 +58,7 @@ pub unsafe fn malloc(bytes: usize) -> *mut c_void {
 /// Gives memory back; null is allowed.
 ///
 /// # Safety
-/// [`malloc`] returned the pointer, nobody has freed it, and no thread uses the memory any more.
+/// [`malloc`] returned the pointer, nobody has freed it, and no thread still uses the memory.
 #[gpu_only]
 #[inline(always)]
 pub unsafe fn free(pointer: *mut c_void) {

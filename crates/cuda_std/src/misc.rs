@@ -1,4 +1,4 @@
-//! Clocks, and what debuggers and profilers look at.
+//! Clocks, and hooks for debuggers and profilers.
 
 use cuda_std_macros::gpu_only;
 
@@ -16,8 +16,9 @@ pub fn clock() -> u64 {
     cycles
 }
 
-/// Nanoseconds of a clock that all multiprocessors share (`%globaltimer`). The driver chooses how
-/// often it goes on, which may be once in a microsecond.
+/// Nanoseconds of a clock that all multiprocessors share (`%globaltimer`).
+///
+/// The driver chooses how often the clock goes on, which may be once in a microsecond.
 #[gpu_only]
 #[inline(always)]
 #[must_use]
@@ -38,8 +39,9 @@ pub fn breakpoint() {
     unsafe { asm!("brkpt;", options(nostack, preserves_flags)) }
 }
 
-/// Adds one, for this warp, to the performance counter `COUNTER`, 0 to 15 (`pmevent`), which is
-/// checked at compile time.
+/// Adds one, for this warp, to the performance counter `COUNTER` (`pmevent`).
+///
+/// It is checked at compile time that `COUNTER` is 0 to 15.
 #[gpu_only]
 #[inline(always)]
 pub fn profiler_counter<const COUNTER: u32>() {

@@ -1,9 +1,10 @@
-//! Matrices in the registers of a warp, and products of them by tensor cores (`ldmatrix`,
-//! `mma.sync`, sm_80; `stmatrix`, sm_90; PTX ISA: "Warp Level Matrix Multiply-Accumulate
-//! Instructions").
+//! Matrices in a warp's registers, and their products on tensor cores.
 //!
-//! The 32 threads of a warp hold a matrix together, each its *fragment*. [`mma`] computes `D = A *
-//! B + C`, with A of 16 x K, B of K x 8, and C and D of 16 x 8. K follows from the type and the
+//! The instructions are `ldmatrix` and `mma.sync` (sm_80), and `stmatrix` (sm_90); PTX ISA: "Warp
+//! Level Matrix Multiply-Accumulate Instructions".
+//!
+//! The 32 threads of a warp hold a matrix together; each has its *fragment*. [`mma`] computes `D =
+//! A * B + C`. A is 16 x K, B is K x 8, and C and D are 16 x 8. K follows from the type and the
 //! number of registers:
 //!
 //! | A | B | K of [`Bf16`], [`F16`] | K of [`Tf32`] |
@@ -13,9 +14,9 @@
 //!
 //! # Which lane holds what
 //!
-//! All of them are made of 8 x 8 matrices of 16-bit elements, or 8 x 4 of 32 bits. Of such a *core
-//! matrix* lane `l` holds one register of row `l / 4`: columns `l % 4 * 2` (in the low half) and
-//! `l % 4 * 2 + 1`, or column `l % 4` of 32 bits:
+//! All fragments are made of *core matrices*: 8 x 8 elements of 16 bits, or 8 x 4 of 32 bits. Lane
+//! `l` holds one register of row `l / 4`. With 16 bits it has columns `l % 4 * 2` (in the low half)
+//! and `l % 4 * 2 + 1`. With 32 bits it has column `l % 4`:
 //!
 //! ```text
 //!            col 0  1   2  3   4  5   6  7
@@ -32,19 +33,19 @@
 //!                   | a1 a3 |          | a1 |
 //! ```
 //!
-//! B is held by columns: register 0 of lane `l` has rows `l % 4 * 2` and `l % 4 * 2 + 1` of column
-//! `l / 4` (of 32 bits, row `l % 4`). So B is loaded from rows of its transpose, or, row-major in
-//! 16 bits, by the transposing loads.
+//! B is held by columns. Register 0 of lane `l` belongs to column `l / 4`: it has rows `l % 4 * 2`
+//! and `l % 4 * 2 + 1`, or with 32 bits row `l % 4`. So B is loaded from rows of its transpose. A
+//! row-major B of 16 bits is loaded by the transposing loads.
 //!
-//! C and D in f32, four for each lane: `c[0]` and `c[1]` are in row `l / 4`, columns `l % 4 * 2`
-//! and `l % 4 * 2 + 1`; `c[2]` and `c[3]` eight rows below. In f16 `c[0]` is the first pair and
-//! `c[1]` the second.
+//! C and D have four f32 in each lane. `c[0]` and `c[1]` are in row `l / 4`, columns `l % 4 * 2`
+//! and `l % 4 * 2 + 1`; `c[2]` and `c[3]` are eight rows below. In f16, `c[0]` is the first pair
+//! and `c[1]` the second.
 //!
 //! # Arithmetic
 //!
 //! Products are exact. Sums in f32 are truncated where f32 would round to nearest; PTX leaves their
-//! order and rounding open. Nothing rounds an operand on its way: what is in f32 is converted
-//! before, to nearest, by [`Tf32::round`] or by `half::bf16x2::narrow` and `half::f16x2::narrow`.
+//! order and rounding open. Nothing rounds an operand on its way: f32 is converted before, to
+//! nearest, by [`Tf32::round`], `half::bf16x2::narrow` or `half::f16x2::narrow`.
 //!
 //! # Safety of all functions
 //!
@@ -73,9 +74,10 @@ pub struct F16;
 pub struct Tf32;
 
 impl Tf32 {
-    /// The bits of the nearest tf32; ties go away from zero (`cvt.rna.tf32.f32`). It has 11
-    /// significant bits, of which 10 are stored, and its low 13 bits are zeros. What rounds to more
-    /// than the largest becomes infinite.
+    /// The bits of the nearest tf32; ties go away from zero (`cvt.rna.tf32.f32`).
+    ///
+    /// The result has 11 significant bits, 10 of them stored, and its low 13 bits are zeros. A
+    /// number that rounds to more than the largest becomes infinite.
     #[gpu_only]
     #[inline(always)]
     #[must_use]
@@ -93,7 +95,7 @@ impl Tf32 {
         result
     }
 
-    /// The same with ties to even (`cvt.rn.tf32.f32`), for compute capability 9.0 and later.
+    /// [`round`](Self::round) with ties to even (`cvt.rn.tf32.f32`), from compute capability 9.0.
     #[gpu_only]
     #[inline(always)]
     #[must_use]
@@ -164,8 +166,10 @@ mod sealed {
     pub trait Sealed<const A: usize, const B: usize, C> {}
 }
 
-/// A type of elements that [`mma`] takes, in so many registers of A and of B, with accumulators
-/// `C`: `[f32; 4]`, or, of [`F16`], `[u32; 2]`, which are pairs of f16.
+/// A type of elements that [`mma`] multiplies.
+///
+/// `A` and `B` are the numbers of registers of A and of B. The accumulators `C` are `[f32; 4]` or,
+/// for [`F16`], also `[u32; 2]`, which are pairs of f16.
 pub trait Multiply<const A: usize, const B: usize, C>: Sized + sealed::Sealed<A, B, C> {
     /// [`mma`].
     ///
@@ -174,7 +178,7 @@ pub trait Multiply<const A: usize, const B: usize, C>: Sized + sealed::Sealed<A,
     unsafe fn multiply(a: FragmentA<Self, A>, b: FragmentB<Self, B>, c: C) -> C;
 }
 
-/// `A * B + C` (`mma.sync.aligned.row.col`); the types say of which shape.
+/// `A * B + C` (`mma.sync.aligned.row.col`); the types give the shape.
 ///
 /// # Safety
 /// All threads of the warp come to the same call together.
@@ -189,11 +193,12 @@ pub unsafe fn mma<T: Multiply<A, B, C>, const A: usize, const B: usize, C>(
     unsafe { T::multiply(a, b, c) }
 }
 
-/// One statement of assembly, and an instruction behind it that is LLVM's own and convergent: LLVM
-/// does not make such a one depend on another condition, nor the rest of its basic block. It may
-/// copy the block whole, as where it unrolls a loop. (LLVM's intrinsics for these instructions are
-/// not convergent.) `cuda_builder` checks that it is there, and ptxas leaves it out, since nobody
-/// uses its result.
+/// One statement of assembly, followed by a convergent intrinsic of LLVM.
+///
+/// LLVM does not make a convergent instruction depend on another condition, nor the rest of its
+/// basic block. It may copy the whole block, for example to unroll a loop. (LLVM's own intrinsics
+/// for these instructions are not convergent.) `cuda_builder` checks that the convergent
+/// instruction is there. ptxas leaves it out, since nobody uses its result.
 #[cfg(target_arch = "nvptx64")]
 macro_rules! together {
     ($($assembly:tt)*) => {{
@@ -281,8 +286,8 @@ macro_rules! loads {
     )*};
     (@one $row:ident, $count:literal, $head:expr, $($i:literal)*) => {{
         let mut words = [0; $count];
-        // SAFETY: the caller's contract. Not `pure`: other threads store there, too, so that it
-        // must not move across a barrier.
+        // SAFETY: the caller's contract. Not `pure`: other threads also store there, so a load must
+        // not move across a barrier.
         unsafe {
             together!(
                 concat!($head, ", [{}];"),

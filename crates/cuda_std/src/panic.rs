@@ -1,4 +1,4 @@
-//! What happens when a kernel panics.
+//! The panic handler of kernels.
 
 use core::arch::nvptx;
 use core::panic::PanicInfo;
@@ -10,8 +10,9 @@ fn panic(info: &PanicInfo<'_>) -> ! {
     report(info)
 }
 
-/// Prints where and why, and ends the launch. `cuda_builder` knows this function by its name: what
-/// must not panic must not call it.
+/// Prints where and why, and ends the launch.
+///
+/// `cuda_builder` knows this function by its name: code that must not panic must not call it.
 #[inline(never)]
 fn report(info: &PanicInfo<'_>) -> ! {
     let [x, y, z] = [thread::thread_idx_x(), thread::thread_idx_y(), thread::thread_idx_z()];

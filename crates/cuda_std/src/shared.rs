@@ -1,10 +1,10 @@
 //! The block's shared memory.
 //!
-//! Shared memory has an address space of its own, with 32-bit addresses. Rust's pointers
-//! cannot say so, and a generic pointer to shared memory compiles to a slower generic
-//! access. So an array here is a handle that holds a shared address, and each access is
-//! one `ld.shared` or `st.shared`, of up to 128 bits. Where a raw pointer is wanted all the same,
-//! [`SharedPtr::as_mut_ptr`] gives one; so does [`SharedPtr::add`] with a `usize`.
+//! Shared memory has an address space of its own, with 32-bit addresses. Rust's pointers cannot say
+//! so, and a generic pointer to shared memory compiles to a slower generic access. So an array here
+//! is a handle that holds a shared address. Each access is one `ld.shared` or `st.shared`, of up to
+//! 128 bits. If a raw pointer is needed, [`SharedPtr::as_mut_ptr`] gives one; so does
+//! [`SharedPtr::add`] with a `usize`.
 //!
 //! - [`shared_array!`](crate::shared_array) declares an array of fixed size.
 //! - [`dynamic_shared_mem`] is the memory that the launch asked for.
@@ -106,8 +106,9 @@ impl<T> SharedPtr<T> {
         self.address
     }
 
-    /// The pointer `count` elements further: a `SharedPtr` for a `u32`, and a `*mut T` for a
-    /// `usize`, as Rust-CUDA has it.
+    /// The pointer `count` elements further.
+    ///
+    /// It is a `SharedPtr` for a `u32`, and a `*mut T` for a `usize`, as in Rust-CUDA.
     #[allow(clippy::should_implement_trait, reason = "named as on Rust's own pointers")]
     #[inline(always)]
     #[must_use]
@@ -115,8 +116,9 @@ impl<T> SharedPtr<T> {
         count.add(self)
     }
 
-    /// The generic pointer to the same place (`cvta.shared`), for what takes a `*mut T`. An access
-    /// through it is a generic `ld` or `st`, which is slower than one through the handle.
+    /// The generic pointer to the same place (`cvta.shared`), for code that needs a `*mut T`.
+    ///
+    /// An access through it is a generic `ld` or `st`, which is slower than one through the handle.
     #[gpu_only]
     #[inline(always)]
     #[must_use]
@@ -142,7 +144,7 @@ impl<T> SharedPtr<T> {
     }
 }
 
-/// What [`SharedPtr::add`] counts by, and what that gives.
+/// A type that [`SharedPtr::add`] counts by, and the resulting pointer.
 #[diagnostic::on_unimplemented(
     message = "shared memory is indexed by `u32` or `usize`, not by `{Self}`",
     label = "write `u32` for a handle of 32 bits, `usize` for a raw pointer"
@@ -182,8 +184,10 @@ loads! { Address, reg32 = "ld.shared"; }
 stores! { Address, reg32 = "st.shared"; }
 
 impl<T: Copy> SharedPtr<T> {
-    /// Loads element `index`, of any type, in instructions (`ld.shared`) as wide as the type is
-    /// aligned. Numbers have [`load`](Self::load), too, which is one.
+    /// Loads element `index`, of any type (`ld.shared`).
+    ///
+    /// The instructions are as wide as the type is aligned. Numbers also have [`load`](Self::load),
+    /// which is one instruction.
     ///
     /// # Safety
     /// See [`SharedPtr`].
@@ -288,7 +292,7 @@ scalar_access! {
     i16, reg16, "b16";
 }
 
-/// One `atom.shared` for the operations that counters take.
+/// One `atom.shared` for each operation of counters.
 macro_rules! atomic_access {
     ($($ty:ty, $suffix:literal;)*) => {$(
         impl SharedPtr<$ty> {
@@ -387,9 +391,10 @@ impl SharedPtr<f32> {
 #[cfg(target_arch = "nvptx64")]
 global_asm!(".extern .shared .align 128 .b8 cuda_std_dynamic_shared[];");
 
-/// The dynamic shared memory of the block: what the launch asked for, see
-/// [`dynamic_smem_size`](crate::mem::dynamic_smem_size). Aligned to 128 bytes. Every call
-/// gives the same address.
+/// The dynamic shared memory of the block, which the launch asked for.
+///
+/// It is aligned to 128 bytes; see [`dynamic_smem_size`](crate::mem::dynamic_smem_size) for its
+/// size. Every call gives the same address.
 #[gpu_only]
 #[inline(always)]
 #[must_use]

@@ -73,9 +73,10 @@ vectors! {
     grid_dim = grid_dim_x, grid_dim_y, grid_dim_z;
 }
 
-/// The thread's number in the grid, whatever the dimensions of grid and block: no two threads of a
-/// launch of up to 2^32 threads have the same one. Blocks are counted along x, then y, then z, and
-/// the threads of each likewise.
+/// The thread's number in the grid, for any dimensions of grid and block.
+///
+/// No two threads of a launch of up to 2^32 threads have the same number. Blocks are counted along
+/// x, then y, then z, and so are the threads of each block.
 #[inline(always)]
 #[must_use]
 pub fn index() -> u32 {
@@ -113,8 +114,10 @@ pub fn first() -> bool {
     block_idx() == UVec3::ZERO && thread_idx() == UVec3::ZERO
 }
 
-/// The thread's indices into `len` elements that all threads of the grid share out: its
-/// [`index`], and every further one by the number of threads in the grid (a grid-stride loop).
+/// The thread's indices into `len` elements that all threads of the grid share out.
+///
+/// They are its [`index`], and from there on every further index by the number of threads in the
+/// grid (a grid-stride loop).
 #[inline(always)]
 pub fn grid_stride(len: usize) -> impl Iterator<Item = usize> {
     let stride = threads_in_grid();
@@ -152,13 +155,14 @@ pub const fn warp_size() -> u32 {
     32
 }
 
-/// Waits until every thread of the block that has not returned is here
-/// (`barrier.sync 0`, sm_70; PTX ISA: "Parallel Synchronization and Communication Instructions:
-/// barrier"). What each wrote to shared and global memory before, all may read after.
+/// Waits until every thread of the block that has not returned is here (`barrier.sync 0`, sm_70).
 ///
-/// Never put it where only some threads go: others that go on would be waited for, without end if
-/// they never come, and to no use if they return. It may stand where a warp has diverged, as the
-/// `sync` of CUDA's cooperative groups may. CUDA C++'s `__syncthreads` may not: that is
+/// All threads may then read what each wrote to shared and global memory before. (PTX ISA:
+/// "Parallel Synchronization and Communication Instructions: barrier".)
+///
+/// Never put it where only some threads go. Other threads that go on would be waited for: without
+/// end if they never come, and in vain if they return. It may stand where a warp has diverged, like
+/// the `sync` of CUDA's cooperative groups. CUDA C++'s `__syncthreads` may not: that is
 /// [`sync_threads_aligned`].
 #[gpu_only]
 #[inline(always)]
@@ -167,9 +171,10 @@ pub fn sync_threads() {
     unsafe { intrinsics::barrier_sync_all(0) }
 }
 
-/// [`sync_threads`] for whole warps (`bar.sync 0`, which is `barrier.sync.aligned 0`): CUDA C++'s
-/// `__syncthreads`. The assembler may then schedule otherwise, which is worth a per cent in some
-/// loops.
+/// [`sync_threads`] for whole warps: CUDA C++'s `__syncthreads`.
+///
+/// The instruction is `bar.sync 0`, which is `barrier.sync.aligned 0`. The assembler may then
+/// schedule otherwise, which is worth a per cent in some loops.
 ///
 /// # Safety
 /// All threads of a warp that have not returned execute this same call: no condition around it
@@ -181,16 +186,18 @@ pub unsafe fn sync_threads_aligned() {
     unsafe { intrinsics::barrier_sync_aligned_all(0) }
 }
 
-/// Waits until `THREADS` threads of the block are at the barrier `ID` (`barrier.sync`, sm_70):
-/// as [`sync_threads`], for a part of the block.
+/// Waits until `THREADS` threads of the block are at the barrier `ID` (`barrier.sync`, sm_70).
 ///
-/// A block has 16 barriers: `ID` is 1 to 15, and 0 is that of [`sync_threads`]. That `ID` is one
-/// of them and `THREADS` a multiple of 32 up to 1024 is checked at compile time.
+/// This is [`sync_threads`] for a part of the block. A block has 16 barriers: `ID` is 1 to 15, and
+/// 0 is that of [`sync_threads`]. It is checked at compile time that `ID` is one of them, and
+/// `THREADS` a multiple of 32 up to 1024.
 ///
 /// # Safety
-/// The same `THREADS` threads, whole warps of them, come to the barrier each time, and no others;
-/// and each that waits there waits for the same number. What a block does otherwise is undefined:
-/// the barrier may let threads go before what they wait for is written.
+/// - The same `THREADS` threads, whole warps of them, come to the barrier each time, and no others.
+/// - Each thread that waits there waits for the same number.
+///
+/// Otherwise the behaviour is undefined: the barrier may let threads go before what they wait for
+/// is written.
 #[gpu_only]
 #[inline(always)]
 pub unsafe fn named_barrier_sync<const ID: u32, const THREADS: u32>() {
@@ -205,13 +212,15 @@ pub unsafe fn named_barrier_sync<const ID: u32, const THREADS: u32>() {
     unsafe { intrinsics::barrier_sync_count(ID, THREADS) }
 }
 
-/// Lets each thread of this warpgroup, four warps, have `REGISTERS` registers, at least as many as
-/// before (`setmaxnreg.inc`, sm_90a and later targets of that kind; PTX ISA: "Miscellaneous
-/// Instructions: setmaxnreg"). Waits until the block has that many left, which other warpgroups
-/// give back with [`warpgroup_reg_dealloc`].
+/// Raises the registers of each thread of this warpgroup to `REGISTERS` (`setmaxnreg.inc`).
 ///
-/// A kernel with `#[kernel(block = 384, min_blocks = 1)]` has 65536 / 384, rounded down to a
-/// multiple of 8, 168 for each thread, which is enough for one warpgroup with 56 and two with 224.
+/// A warpgroup is four warps, and `REGISTERS` is at least the number before. The instruction exists
+/// on sm_90a and later targets of that kind (PTX ISA: "Miscellaneous Instructions: setmaxnreg"). It
+/// waits until the block has enough registers left. Other warpgroups give registers back with
+/// [`warpgroup_reg_dealloc`].
+///
+/// A kernel with `#[kernel(block = 384, min_blocks = 1)]` has 168 registers per thread: 65536 /
+/// 384, rounded down to a multiple of 8. That is enough for one warpgroup with 56 and two with 224.
 /// Without the launch bounds the assembler does not know the number, and ignores the instruction.
 ///
 /// `REGISTERS` is a multiple of 8 between 24 and 256, which is checked at compile time.
@@ -230,8 +239,9 @@ pub unsafe fn warpgroup_reg_alloc<const REGISTERS: u32>() {
     unsafe { intrinsics::setmaxnreg_inc(REGISTERS) }
 }
 
-/// Gives registers back, down to `REGISTERS` for each thread of this warpgroup (`setmaxnreg.dec`,
-/// as [`warpgroup_reg_alloc`]).
+/// Gives registers back, down to `REGISTERS` per thread of this warpgroup (`setmaxnreg.dec`).
+///
+/// See [`warpgroup_reg_alloc`].
 ///
 /// # Safety
 /// Who comes here, and with what, is as for [`warpgroup_reg_alloc`]. The warpgroup has at least
@@ -244,7 +254,7 @@ pub unsafe fn warpgroup_reg_dealloc<const REGISTERS: u32>() {
     unsafe { intrinsics::setmaxnreg_dec(REGISTERS) }
 }
 
-/// Whether `setmaxnreg` takes that many.
+/// Whether `setmaxnreg` accepts this number.
 #[cfg(target_arch = "nvptx64")]
 const fn is_register_count(registers: u32) -> bool {
     registers.is_multiple_of(8) && registers >= 24 && registers <= 256
@@ -257,9 +267,9 @@ macro_rules! reducing_barriers {
         /// The predicate is a `bool`, or a `u32` that is not 0.
         ///
         /// # Safety
-        /// Every thread of the block that has not returned comes to a call of this function, and
-        /// none to another barrier of the block meanwhile: the results of different barriers
-        /// mixed are undefined (PTX ISA: "barrier").
+        /// - Every thread of the block that has not returned comes to a call of this function.
+        /// - None comes to another barrier of the block meanwhile: mixed results of different
+        ///   barriers are undefined (PTX ISA: "barrier").
         #[gpu_only]
         #[inline(always)]
         pub unsafe fn $name(predicate: impl Into<u32>) -> u32 {

@@ -1,18 +1,16 @@
-//! Bulk copies of tensor tiles to shared memory (`cp.async.bulk.tensor`, sm_90): Hopper's
-//! tensor memory accelerator.
+//! Hopper's tensor memory accelerator: bulk copies of tiles (`cp.async.bulk.tensor`, sm_90).
 //!
-//! One thread asks for a whole tile. The host describes the matrix and the tile in a
-//! [`TensorMap`]; the copy names only the map and the tile's first element, fills up with
-//! zeros what lies outside the matrix, and reports its bytes to an [`Mbarrier`].
+//! One thread asks for a whole tile. The host describes the matrix and the tile in a [`TensorMap`].
+//! The copy names only the map and the tile's first element. It fills elements outside the matrix
+//! with zeros, and reports its bytes to an [`Mbarrier`].
 //!
-//! All of this takes PTX 8.0, which rustc writes for `sm_90a`, `sm_100` and later, not for
-//! `sm_90`.
+//! All of this needs PTX 8.0. rustc writes that for `sm_90a`, `sm_100` and later, not for `sm_90`.
 //!
 //! # A pipeline
 //!
-//! One warp moves tiles, another adds their rows. Each of the four buffers has two barriers:
-//! `full` completes a phase when a tile has arrived, `empty` when it has been read. Both warps
-//! go through the buffers in turn, and the parity they wait for flips with each round.
+//! One warp moves tiles, another adds their rows. Each of the four buffers has two barriers. `full`
+//! completes a phase when a tile has arrived, `empty` when it has been read. Both warps go through
+//! the buffers in turn, and the parity they wait for flips with each round.
 //!
 //! ```no_run
 //! use cuda_std::mbarrier::{self, Mbarrier};
@@ -98,15 +96,18 @@ use crate::shared::SharedPtr;
 #[cfg(target_arch = "nvptx64")]
 use core::arch::asm;
 
-/// What the driver's `cuTensorMapEncodeTiled` made: a `CUtensorMap` (PTX ISA: "Tensors").
+/// A `CUtensorMap`, as the driver's `cuTensorMapEncodeTiled` makes it (PTX ISA: "Tensors").
 ///
 /// A kernel takes it as `#[grid_constant] map: &TensorMap`, and the host passes the 128 bytes; see
-/// [`kernel`](macro@crate::kernel). The instructions that take a map read it where it lies: it is a
+/// [`kernel`](macro@crate::kernel). The instructions read a map in place. It is a
 /// `#[grid_constant]` of the kernel, or lies in global or constant memory on 64 bytes, where
-/// nothing changes it. A copy of it in a local variable is no tensor map to them. For [`load_2d`]
-/// the host encodes two dimensions of `FLOAT32`: the matrix as `[columns, rows]`, the bytes from
-/// one row to the next, a multiple of 16, the tile as `[columns, rows]`, up to 256 of each and
-/// whole 16 bytes in a row, and element strides of 1.
+/// nothing changes it. A copy of it in a local variable is no tensor map to them.
+///
+/// For [`load_2d`] the host encodes two dimensions of `FLOAT32`:
+///
+/// - the matrix as `[columns, rows]`, and the bytes from one row to the next, a multiple of 16;
+/// - the tile as `[columns, rows]`, up to 256 of each, with a row of whole 16 bytes;
+/// - element strides of 1.
 #[repr(C, align(16))]
 #[derive(Clone, Copy, Debug)]
 pub struct TensorMap([u64; 16]);
@@ -119,27 +120,30 @@ impl TensorMap {
     }
 }
 
-/// Asks for a tile of a matrix (`cp.async.bulk.tensor.2d`, sm_90; PTX ISA: "Data Movement and
-/// Conversion Instructions: cp.async.bulk.tensor"): the one whose first element is in column
-/// `col` and row `row`, both below 2^31. Its bytes, all of them even at the edge, are reported
-/// to `barrier`.
+/// Asks for a tile of a matrix (`cp.async.bulk.tensor.2d`, sm_90).
 ///
-/// One thread calls this for a tile. Those that wait for the phase of the barrier see the tile,
+/// The tile's first element is in column `col` and row `row`, both below 2^31. Its bytes, all of
+/// them even at the edge, are reported to `barrier`. (PTX ISA: "Data Movement and Conversion
+/// Instructions: cp.async.bulk.tensor".)
+///
+/// One thread calls this for a tile. Threads that wait for the phase of the barrier see the tile,
 /// as the map's box: rows of the tile without gaps, unless the map swizzles.
 ///
 /// # Safety
-/// - The map lies where [`TensorMap`] says. It describes a matrix of two dimensions, and rows
-///   before columns: its dimension 0 walks along a row. Nothing writes the matrix before the copy
-///   is done. `col` is a multiple of 16 bytes.
-/// - `to` is aligned to 128 bytes (to 1024 if the map swizzles by 128), and has room for the
-///   map's tile in shared memory, which nothing else reads or writes before the copy is done.
-/// - Who wrote to that memory before has called [`fence_proxy_async`], and then met this thread at
-///   a barrier. So has who read it by ordinary loads; or, by Hopper's promise rather than PTX's
-///   (PTX ISA: "Async proxy"), has met it at a barrier behind machine instructions that use all
-///   that was read: see [`fence_proxy_async`]. Who read it by `wgmma` has waited for its group
-///   ([`wgmma::wait_group`](crate::sm_90a::wgmma::wait_group)), and then met this thread at a barrier: it
-///   needs no fence, since the completion of an asynchronous operation is one (PTX ISA: "Async
-///   proxy").
+/// - The map lies where [`TensorMap`] says. It describes a matrix of two dimensions, whose
+///   dimension 0 walks along a row. Nothing writes the matrix before the copy is done.
+/// - `col` is a multiple of 16 bytes.
+/// - `to` is aligned to 128 bytes, or to 1024 if the map swizzles by 128. It has room for the map's
+///   tile in shared memory, which nothing else reads or writes before the copy is done.
+/// - A thread that wrote to that memory before has called [`fence_proxy_async`], and then met this
+///   thread at a barrier.
+/// - A thread that read it by ordinary loads has done the same. Or it has met this thread at a
+///   barrier behind machine instructions that use all that was read. The latter is Hopper's promise
+///   rather than PTX's (PTX ISA: "Async proxy"): see [`fence_proxy_async`].
+/// - A thread that read it by `wgmma` has waited for its group
+///   ([`wgmma::wait_group`](crate::sm_90a::wgmma::wait_group)), and then met this thread at a
+///   barrier. It needs no fence, since the completion of an asynchronous operation is one (PTX ISA:
+///   "Async proxy").
 /// - `barrier` expects the bytes, or will before the copy can complete its phase: see
 ///   [`Mbarrier::arrive_expect_tx`].
 #[gpu_only]
@@ -160,12 +164,14 @@ pub unsafe fn load_2d(to: SharedPtr<f32>, map: &TensorMap, col: u32, row: u32, b
     }
 }
 
-/// Calls the macro `$copy` with what is given in brackets, the name of the `RANK` dimensions, and
-/// their coordinates as operands.
+/// Calls the macro `$copy` for the number of dimensions.
+///
+/// It passes what is given in brackets, the name of the `RANK` dimensions, and their coordinates as
+/// operands.
 #[cfg(target_arch = "nvptx64")]
 macro_rules! for_rank {
     ($rank:expr, $at:expr, $copy:ident $(, $with:tt)?) => {{
-        // Below the rank, in the arm that is left.
+        // Coordinates past the rank are only in arms that are not taken.
         let at = |i: usize| $at.get(i).copied().unwrap_or(0);
         match $rank {
             1 => $copy!($($with)? "1d", "{}", at(0)),
@@ -177,8 +183,7 @@ macro_rules! for_rank {
     }};
 }
 
-/// A load of a tile, with a modifier of the instruction and the operand that belongs to it, if
-/// there is one: for [`for_rank`].
+/// A load of a tile, for [`for_rank`], with a modifier of the instruction and its operand, if any.
 #[cfg(target_arch = "nvptx64")]
 macro_rules! load_tile {
     (
@@ -204,14 +209,15 @@ macro_rules! load_tile {
     };
 }
 
-/// When the L2 cache is to evict what is copied (`createpolicy`; PTX ISA: "Data Movement and
-/// Conversion Instructions: createpolicy", sm_80): a hint.
+/// When the L2 cache is to evict the copied data: a hint (`createpolicy`, sm_80).
+///
+/// See PTX ISA: "Data Movement and Conversion Instructions: createpolicy".
 #[derive(Clone, Copy)]
 #[cfg_attr(not(target_arch = "nvptx64"), expect(dead_code, reason = "only a GPU copies"))]
 pub struct CachePolicy(u64);
 
 impl CachePolicy {
-    /// First (`.L2::evict_first`): for what is read once.
+    /// First (`.L2::evict_first`): for data that is read once.
     #[gpu_only]
     #[inline(always)]
     #[must_use]
@@ -229,12 +235,13 @@ impl CachePolicy {
     }
 }
 
-/// Asks for a tile of a tensor of one to five dimensions (`cp.async.bulk.tensor`, sm_90), as
-/// [`load_2d`] does: the one whose first element is `at`, with the dimension without gaps first.
-/// What lies outside of the tensor is filled as the map says, also before its beginning.
+/// Asks for a tile of a tensor of one to five dimensions (`cp.async.bulk.tensor`, sm_90).
 ///
-/// A first coordinate that is not a multiple of 16 bytes is an illegal instruction to the GPU,
-/// which PTX does not say; so, on an H200, is a negative one of a [`store`].
+/// This is [`load_2d`] for the tile whose first element is `at`; the dimension without gaps comes
+/// first. Elements outside the tensor, also before its beginning, are filled as the map says.
+///
+/// To the GPU a first coordinate that is not a multiple of 16 bytes is an illegal instruction,
+/// which PTX does not say. On an H200, so is a negative first coordinate of a [`store`].
 ///
 /// # Safety
 /// As for [`load_2d`]; the map is of `RANK` dimensions. The first coordinate is a multiple of 16
@@ -251,7 +258,7 @@ pub unsafe fn load<T, const RANK: usize>(
     for_rank!(RANK, at, load_tile, [to, map, barrier, "", ""]);
 }
 
-/// As [`load`], with what the L2 cache is to do with the tile (`.L2::cache_hint`).
+/// [`load`] with a hint for the L2 cache (`.L2::cache_hint`).
 ///
 /// # Safety
 /// As for [`load`].
@@ -268,14 +275,16 @@ pub unsafe fn load_with_policy<T, const RANK: usize>(
     for_rank!(RANK, at, load_tile, [to, map, barrier, ".L2::cache_hint", ", {}", in(reg64) policy.0]);
 }
 
-/// As [`load`], for several blocks of a cluster at once (`.multicast::cluster`): the tile goes to
-/// the same place in the shared memory of each block whose rank is set in `ranks`, and its bytes
-/// are reported to the same barrier of each. Device memory is read once.
+/// [`load`] for several blocks of a cluster at once (`.multicast::cluster`).
+///
+/// The tile goes to the same place in the shared memory of each block whose rank is set in `ranks`.
+/// Its bytes are reported to the same barrier of each block. Device memory is read once.
 ///
 /// # Safety
-/// As for [`load`], in each of those blocks; `ranks` are of the cluster, and not 0. Each block has
-/// initialised its barrier before a [`cluster::sync`](crate::cluster::sync) of both, and does not
-/// exit before its tile is there.
+/// - As for [`load`], in each of those blocks.
+/// - `ranks` are of the cluster, and not 0.
+/// - Each block has initialised its barrier before a [`cluster::sync`](crate::cluster::sync) of
+///   both, and does not exit before its tile is there.
 #[gpu_only]
 #[inline(always)]
 pub unsafe fn load_multicast<T, const RANK: usize>(
@@ -289,17 +298,19 @@ pub unsafe fn load_multicast<T, const RANK: usize>(
     for_rank!(RANK, at, load_tile, [to, map, barrier, ".multicast::cluster", ", {}", in(reg16) ranks]);
 }
 
-/// Asks for a tile of shared memory to be stored to a tensor (`cp.async.bulk.tensor`, sm_90). What
-/// of the tile lies outside of the tensor is not stored. [`commit_group`] closes a group of such
-/// stores, and [`wait_group`] waits for it.
+/// Asks for a tile of shared memory to be stored to a tensor (`cp.async.bulk.tensor`, sm_90).
+///
+/// Elements outside the tensor are not stored. [`commit_group`] closes a group of such stores, and
+/// [`wait_group`] waits for it.
 ///
 /// # Safety
 /// - The map lies where [`TensorMap`] says, and is of `RANK` dimensions. Nothing else reads or
-///   writes that part of the tensor before the store is done. The first coordinate is a multiple of
-///   16 bytes, and no coordinate is negative.
-/// - `from` is aligned as for [`load_2d`], and has the map's tile, which nothing writes before
-///   [`wait_group_read`] or [`wait_group`]. Who wrote it has called [`fence_proxy_async`], and then
-///   met this thread at a barrier.
+///   writes that part of the tensor before the store is done.
+/// - The first coordinate is a multiple of 16 bytes, and no coordinate is negative.
+/// - `from` is aligned as for [`load_2d`], and has the map's tile. Nothing writes the tile before
+///   [`wait_group_read`] or [`wait_group`].
+/// - The thread that wrote the tile has called [`fence_proxy_async`], and then met this thread at a
+///   barrier.
 #[gpu_only]
 #[inline(always)]
 pub unsafe fn store<T, const RANK: usize>(map: &TensorMap, at: [i32; RANK], from: SharedPtr<T>) {
@@ -347,7 +358,7 @@ pub unsafe fn load_bulk<T>(to: SharedPtr<T>, from: *const T, bytes: u32, barrier
     }
 }
 
-/// As [`load_bulk`], for several blocks of a cluster at once (`.multicast::cluster`), as
+/// [`load_bulk`] for several blocks of a cluster at once (`.multicast::cluster`): see
 /// [`load_multicast`].
 ///
 /// # Safety
@@ -376,9 +387,10 @@ pub unsafe fn load_bulk_multicast<T>(
     }
 }
 
-/// Asks for `bytes` of this block's shared memory to be copied to that of another block of the
-/// cluster (`cp.async.bulk.shared::cluster.shared::cta`, sm_90), which are reported to `barrier`, a
-/// barrier of that block ([`Mbarrier::mapa`]).
+/// Asks for `bytes` of this block's shared memory to be copied to another block of the cluster.
+///
+/// The instruction is `cp.async.bulk.shared::cluster.shared::cta` (sm_90). The bytes are reported
+/// to `barrier`, a barrier of that block ([`Mbarrier::mapa`]).
 ///
 /// # Safety
 /// - `to`, `from` and `bytes` are multiples of 16. `from` is as for [`store`], until `barrier` has
@@ -407,7 +419,7 @@ pub unsafe fn copy_to_cluster<T>(
     }
 }
 
-/// Asks for `bytes` of shared memory to be stored (`cp.async.bulk`, sm_90), in a group as
+/// Asks for `bytes` of shared memory to be stored (`cp.async.bulk`, sm_90), in a group like that of
 /// [`store`].
 ///
 /// # Safety
@@ -437,8 +449,9 @@ pub fn commit_group() {
     unsafe { asm!("cp.async.bulk.commit_group;", options(nostack, preserves_flags)) }
 }
 
-/// Waits until at most the latest `PENDING` groups of this thread are in flight
-/// (`cp.async.bulk.wait_group`): the others are stored.
+/// Waits until at most the latest `PENDING` groups of this thread are in flight.
+///
+/// The other groups are then stored (`cp.async.bulk.wait_group`).
 #[gpu_only]
 #[inline(always)]
 pub fn wait_group<const PENDING: u32>() {
@@ -448,8 +461,9 @@ pub fn wait_group<const PENDING: u32>() {
     }
 }
 
-/// As [`wait_group`], until the others have been read (`cp.async.bulk.wait_group.read`): their
-/// shared memory may be written again.
+/// [`wait_group`] that waits only until the other groups have been read.
+///
+/// Their shared memory may then be written again (`cp.async.bulk.wait_group.read`).
 #[gpu_only]
 #[inline(always)]
 pub fn wait_group_read<const PENDING: u32>() {
@@ -459,9 +473,10 @@ pub fn wait_group_read<const PENDING: u32>() {
     }
 }
 
-/// Has a tile be brought to the L2 cache (`cp.async.bulk.prefetch.tensor`): the one that a [`load`]
-/// at the same place would copy. A hint. Who writes the tensor meanwhile is not disturbed, since a
-/// later load sees what L2 has.
+/// Asks for a tile to be brought to the L2 cache (`cp.async.bulk.prefetch.tensor`): a hint.
+///
+/// It is the tile that a [`load`] at the same place would copy. Writes to the tensor meanwhile do
+/// no harm, since a later load sees what L2 has.
 ///
 /// # Safety
 /// The map is as for [`prefetch`], of `RANK` dimensions, and its tensor is in memory. The first
@@ -490,8 +505,10 @@ pub unsafe fn prefetch_tile<const RANK: usize>(map: &TensorMap, at: [i32; RANK])
 }
 
 /// Fetches the map itself, so that the first copy need not wait for it (`prefetch.tensormap`,
-/// sm_90; PTX ISA: "Data Movement and Conversion Instructions: prefetch"). A hint: one thread of
-/// a block gives it, at the beginning.
+/// sm_90).
+///
+/// This is a hint, which one thread of a block gives at the beginning. (PTX ISA: "Data Movement and
+/// Conversion Instructions: prefetch".)
 ///
 /// # Safety
 /// The map lies where [`TensorMap`] says.
@@ -508,16 +525,17 @@ pub unsafe fn prefetch(map: &TensorMap) {
     }
 }
 
-/// Orders this thread's accesses to shared memory before bulk copies that are issued after
-/// a barrier (`fence.proxy.async.shared::cta`, sm_90; PTX ISA: "Parallel Synchronization and
-/// Communication Instructions: membar / fence"): a tile may only be copied over one that was
-/// read when the reads are done, and no barrier alone says that to the copy.
+/// Orders this thread's accesses to shared memory before bulk copies issued after a barrier.
 ///
-/// Every thread that has read or written a buffer calls this before it says, by an arrival or
-/// at a barrier, that the buffer may be copied over. It waits for the loads in flight. On
-/// Hopper a load is done, too, when an instruction that uses its value has been issued; but that is
-/// the machine's doing, of which PTX promises nothing: who relies on it has to look at the order in
-/// the disassembly.
+/// The instruction is `fence.proxy.async.shared::cta` (sm_90; PTX ISA: "Parallel Synchronization
+/// and Communication Instructions: membar / fence"). A copy may only overwrite a tile when the
+/// reads of the tile are done, and a barrier alone does not tell the copy that.
+///
+/// Every thread that has read or written a buffer calls this before it says, by an arrival or at a
+/// barrier, that the buffer may be overwritten. The fence waits for the loads in flight.
+///
+/// On Hopper a load is also done when an instruction that uses its value has been issued. But PTX
+/// does not promise that: code that relies on it has to check the order in the disassembly.
 #[gpu_only]
 #[inline(always)]
 pub fn fence_proxy_async() {
@@ -525,9 +543,12 @@ pub fn fence_proxy_async() {
     unsafe { asm!("fence.proxy.async.shared::cta;", options(nostack, preserves_flags)) }
 }
 
-/// As [`fence_proxy_async`], of all memory, also what other blocks of the cluster have read and
-/// written in this block's shared memory (`fence.proxy.async`, sm_90): the thread that asks for
-/// copies over it calls this behind the [`cluster::sync`](crate::cluster::sync) with those blocks.
+/// [`fence_proxy_async`] for all memory, also for accesses by other blocks (`fence.proxy.async`,
+/// sm_90).
+///
+/// It includes what other blocks of the cluster have read and written in this block's shared
+/// memory. The thread that asks for copies over it calls this behind the
+/// [`cluster::sync`](crate::cluster::sync) with those blocks.
 #[gpu_only]
 #[inline(always)]
 pub fn fence_proxy_async_all() {

@@ -1,10 +1,10 @@
 //! Accesses to global memory of up to 128 bits, with cache operators.
 //!
-//! A 128-bit access moves four f32 with one instruction, and a warp's 512 bytes with four
-//! full 128-byte lines. Addresses must be multiples of the bytes moved.
+//! A 128-bit access moves four f32 with one instruction, and a warp's 512 bytes with four full
+//! 128-byte lines. Addresses must be multiples of the bytes moved.
 //!
-//! The values are passed as a plain array: a struct aligned to 16 bytes would often take
-//! a detour through local memory.
+//! The values are passed as a plain array: a struct aligned to 16 bytes would often take a detour
+//! through local memory.
 
 use core::mem::MaybeUninit;
 
@@ -18,16 +18,19 @@ use core::arch::asm;
 /// Four f32 that one access moves.
 pub type F32x4 = [f32; 4];
 
-/// A value on a multiple of 16 bytes, in memory that kernels share with the host: accesses to an
-/// `Aligned<[f32; 4]>` behind a reference are one `ld.global.v4` or `st.global.v4` each, without
-/// `unsafe`. Its size is a multiple of 16, too, so that one of less has padding.
+/// A value on a multiple of 16 bytes, in memory that kernels share with the host.
+///
+/// Accesses to an `Aligned<[f32; 4]>` behind a reference are one `ld.global.v4` or `st.global.v4`
+/// each, without `unsafe`. The size is also a multiple of 16, so a smaller value has padding.
 #[repr(C, align(16))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Aligned<T>(pub T);
 
 impl<T: Copy, const N: usize> Aligned<[T; N]> {
     /// The values, `N` at a time, between those before the first multiple of 16 bytes and those
-    /// left over. A buffer of the host's begins on such a multiple, so that none are before it.
+    /// left over.
+    ///
+    /// A buffer of the host's begins on such a multiple, so none are before it.
     ///
     /// That `N` values make a multiple of 16 bytes is checked at compile time.
     #[inline(always)]
@@ -39,7 +42,7 @@ impl<T: Copy, const N: usize> Aligned<[T; N]> {
     }
 }
 
-/// Whether `N` elements make as many bytes as one access moves.
+/// Whether `N` elements have the size of one access.
 pub(crate) const fn is_one_access<T, const N: usize>() -> bool {
     matches!(size_of::<[T; N]>(), 1 | 2 | 4 | 8 | 16)
 }
@@ -57,9 +60,10 @@ macro_rules! global_loads {
         /// at compile time.
         ///
         /// # Safety
-        /// `pointer` is in global memory, a multiple of the bytes loaded, and valid for reading
-        /// them; nothing writes them at the same time, nor, for [`load_nc`], at any time during the
-        /// launch.
+        /// - `pointer` is in global memory, a multiple of the bytes loaded, and valid for reading
+        ///   them.
+        /// - Nothing writes them at the same time, nor, for [`load_nc`], at any time during the
+        ///   launch.
         #[inline(always)]
         #[must_use]
         pub unsafe fn $name<T: Copy, const N: usize>(pointer: *const T) -> [T; N] {
@@ -73,15 +77,15 @@ macro_rules! global_loads {
 global_loads! {
     /// Loads from global memory (`ld.global`).
     load, Load = "ld.global";
-    /// Loads through the read-only cache (`ld.global.nc`): what nothing writes during the whole
-    /// launch.
+    /// Loads through the read-only cache (`ld.global.nc`): for data that nothing writes during the
+    /// whole launch.
     load_nc, LoadNc = "ld.global.nc";
-    /// Loads from the L2 cache (`ld.global.cg`), past the L1 cache, which other multiprocessors do
-    /// not write: for what another block has stored.
+    /// Loads from the L2 cache (`ld.global.cg`): for data that another block has stored. It
+    /// bypasses the L1 cache, which other multiprocessors do not write.
     load_cg, LoadCg = "ld.global.cg";
     /// Loads into all caches (`ld.global.ca`).
     load_ca, LoadCa = "ld.global.ca";
-    /// Loads what is used once (`ld.global.cs`): the first to be evicted.
+    /// Loads data that is used once (`ld.global.cs`): the first to be evicted.
     load_cs, LoadCs = "ld.global.cs";
     /// Loads for the last time (`ld.global.lu`).
     load_lu, LoadLu = "ld.global.lu";
@@ -102,8 +106,9 @@ macro_rules! global_stores {
         /// at compile time.
         ///
         /// # Safety
-        /// `pointer` is in global memory, a multiple of the bytes stored, and valid for writing
-        /// them; nothing else accesses them at the same time.
+        /// - `pointer` is in global memory, a multiple of the bytes stored, and valid for writing
+        ///   them.
+        /// - Nothing else accesses them at the same time.
         #[inline(always)]
         pub unsafe fn $name<T: Copy, const N: usize>(pointer: *mut T, value: [T; N]) {
             const { assert!(is_one_access::<T, N>(), "one access moves 1, 2, 4, 8 or 16 bytes") };
@@ -117,9 +122,9 @@ macro_rules! global_stores {
 global_stores! {
     /// Stores to global memory (`st.global`).
     store, Store = "st.global";
-    /// Stores to the L2 cache (`st.global.cg`): for what another block loads.
+    /// Stores to the L2 cache (`st.global.cg`): for data that another block loads.
     store_cg, StoreCg = "st.global.cg";
-    /// Stores what is not used again soon (`st.global.cs`): the first to be evicted.
+    /// Stores data that is not used again soon (`st.global.cs`): the first to be evicted.
     store_cs, StoreCs = "st.global.cs";
     /// Stores through the L2 cache (`st.global.wt`), to system memory.
     store_wt, StoreWt = "st.global.wt";
@@ -157,8 +162,8 @@ macro_rules! f32x4_loads {
 f32x4_loads! {
     /// Loads four f32 from global memory (`ld.global.v4.b32`).
     load4 = "ld.global.v4.b32";
-    /// Loads four f32 from the L2 cache (`ld.global.cg.v4.b32`), past the L1 cache, which
-    /// other multiprocessors do not write: for what another block has stored.
+    /// Loads four f32 from the L2 cache (`ld.global.cg.v4.b32`): for data that another block has
+    /// stored. It bypasses the L1 cache, which other multiprocessors do not write.
     load4_cg = "ld.global.cg.v4.b32";
 }
 
@@ -192,6 +197,6 @@ macro_rules! f32x4_stores {
 f32x4_stores! {
     /// Stores four f32 to global memory (`st.global.v4.b32`).
     store4 = "st.global.v4.b32";
-    /// Stores four f32 to the L2 cache (`st.global.cg.v4.b32`): for what another block loads.
+    /// Stores four f32 to the L2 cache (`st.global.cg.v4.b32`): for data that another block loads.
     store4_cg = "st.global.cg.v4.b32";
 }

@@ -4,8 +4,9 @@
 //!
 //! # Safety of operations with a mask
 //!
-//! What a warp does when these rules are broken is undefined (PTX ISA: `shfl.sync`, `vote.sync`,
-//! `match.sync`, `bar.warp.sync`): it may hang, or give any value. The caller makes sure that
+//! If these rules are broken, the behaviour of the warp is undefined (PTX ISA: `shfl.sync`,
+//! `vote.sync`, `match.sync`, `bar.warp.sync`): it may hang, or give any value. The caller makes
+//! sure that
 //! - the calling lane is in its own mask;
 //! - every lane in the mask that has not returned comes to the same call, with the same mask:
 //!   never call these where only some of the mask's lanes go.
@@ -83,9 +84,10 @@ pub unsafe fn warp_vote_ballot(mask: u32, predicate: bool) -> u32 {
     unsafe { intrinsics::vote_ballot(mask, predicate) }
 }
 
-/// Elects one of the lanes of `mask`, and says whether it is this one (`elect.sync`, sm_90): for
-/// what one lane does for all, such as asking for a bulk copy. The same mask elects the same lane
-/// each time.
+/// Elects one of the lanes of `mask`, and says whether it is this one (`elect.sync`, sm_90).
+///
+/// This is for work that one lane does for all, such as asking for a bulk copy. The same mask
+/// elects the same lane each time.
 ///
 /// # Safety
 /// See the [module](self).
@@ -168,7 +170,7 @@ pub unsafe fn warp_match_all<T: WarpMatchValue>(mask: u32, value: T) -> Option<u
     unsafe { T::match_all(mask, value) }
 }
 
-/// What [`warp_reduce`] does with the values of the lanes.
+/// The operation of [`warp_reduce`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WarpReductionOp {
     /// The sum, wrapping.
@@ -185,7 +187,7 @@ pub enum WarpReductionOp {
     Xor,
 }
 
-/// A value that [`warp_reduce`] takes: `u32` and `i32`.
+/// A value that [`warp_reduce`] accepts: `u32` and `i32`.
 pub trait WarpReduceValue: Copy {
     /// [`warp_reduce`].
     ///
@@ -222,8 +224,9 @@ reductions! {
     i32: redux_min, redux_max;
 }
 
-/// The values of all lanes of `mask` reduced to one, in every lane (`redux.sync`, sm_80). For
-/// other types and operations see [`warp_reduce_by`].
+/// The values of all lanes of `mask` reduced to one, in every lane (`redux.sync`, sm_80).
+///
+/// For other types and operations see [`warp_reduce_by`].
 ///
 /// # Safety
 /// See the [module](self).
@@ -234,9 +237,10 @@ pub unsafe fn warp_reduce<T: WarpReduceValue>(mask: u32, value: T, op: WarpReduc
     unsafe { T::reduce(mask, value, op) }
 }
 
-/// The values of all 32 lanes reduced to one by `op`, in every lane (`shfl.sync.bfly`). The order
-/// is fixed, so that a sum of floats has the same bits on every run; `op` is associative and
-/// commutative but for rounding.
+/// The values of all 32 lanes reduced to one by `op`, in every lane (`shfl.sync.bfly`).
+///
+/// The order is fixed, so that a sum of floats has the same bits on every run. `op` is associative
+/// and commutative, except for rounding.
 ///
 /// # Safety
 /// See the [module](self), with [`FULL_MASK`].

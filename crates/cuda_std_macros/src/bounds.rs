@@ -16,15 +16,15 @@ pub struct Bounds {
     pub min_blocks: Option<Expr>,
     /// `.reqnctapercluster`: blocks of a cluster.
     pub cluster: Option<Vec<Expr>>,
-    /// Bytes of dynamic shared memory that a launch has at least.
+    /// The least bytes of dynamic shared memory of a launch.
     pub dynamic_shared: Option<Expr>,
-    /// What a generic kernel is built for.
+    /// The variants of a generic kernel.
     pub variants: Option<Variants>,
-    /// Those of [`RULES`] that are named.
+    /// The [`RULES`] that are named.
     pub rules: Vec<Ident>,
 }
 
-/// What a kernel can be refused for.
+/// Rules whose violation is a build error.
 const RULES: [&str; 2] = ["no_panic", "no_local_memory"];
 
 impl Parse for Bounds {
@@ -82,7 +82,7 @@ impl Parse for Bounds {
 }
 
 impl Bounds {
-    /// Those of one variant: the kernel's generic parameters have their values.
+    /// The bounds of one variant: the kernel's generic parameters have their values.
     pub fn of(&self, variant: &Variant<'_>) -> syn::Result<Self> {
         let value = |size: &Expr| syn::parse2(variant.substitute(size.to_token_stream()));
         let values = |sizes: &Vec<Expr>| sizes.iter().map(value).collect::<syn::Result<Vec<_>>>();
@@ -111,8 +111,9 @@ fn sizes(value: Expr) -> syn::Result<Vec<Expr>> {
     }
 }
 
-/// Launch bounds and rules, as PTX comments that `cuda_builder` reads: it moves the former into
-/// the entry's head, for which rustc has no attribute.
+/// Launch bounds and rules, as PTX comments that `cuda_builder` reads.
+///
+/// It moves the bounds into the entry's head, for which rustc has no attribute.
 pub fn directives(name: &Ident, bounds: &Bounds) -> TokenStream {
     let name = name.unraw();
     let mut lines = TokenStream::new();

@@ -1,4 +1,4 @@
-//! What `#[kernel]` makes for the host: a type that launches the kernel.
+//! The host's part of `#[kernel]`: a type that launches the kernel.
 
 use proc_macro2::{Literal, Span, TokenStream};
 use quote::{format_ident, quote};
@@ -7,7 +7,7 @@ use syn::{GenericArgument, GenericParam, Generics, Ident, Pat, PatType, Visibili
 
 use crate::parameter::Parameter;
 
-/// What a launch keeps to.
+/// The conditions that a launch keeps to.
 pub struct Contract<'a> {
     /// The name of the entry point.
     pub entry: &'a Ident,
@@ -25,13 +25,13 @@ pub struct Contract<'a> {
 pub struct HostParameters {
     pub names: Vec<Ident>,
     pub types: Vec<TokenStream>,
-    /// What is passed, as expressions of the names.
+    /// The values that are passed, as expressions of the names.
     pub passed: Vec<TokenStream>,
-    /// The types of those that are passed by value.
+    /// The types of those values that are passed by value.
     pub values: Vec<TokenStream>,
 }
 
-/// The name of a parameter, or one for it.
+/// The name of a parameter, or a substitute.
 pub fn name(input: &PatType, index: usize) -> Ident {
     match &*input.pat {
         Pat::Ident(pattern) => pattern.ident.clone(),
@@ -93,7 +93,7 @@ pub fn methods(
     let Contract { entry, is_unsafe, block, max_block, dynamic_shared } = contract;
     let entry = Literal::string(&entry.unraw().to_string());
     let HostParameters { names, types, passed, values } = parameters;
-    // Names that are no parameter's, whatever the kernel calls those.
+    // Hygienic names, so that no parameter of the kernel has them.
     let [stream, config, arguments] =
         ["stream", "config", "arguments"].map(|name| Ident::new(name, Span::mixed_site()));
     let run = (!is_unsafe).then(|| {

@@ -47,7 +47,7 @@ pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
         });
     };
 
-    // On the GPU the function is there for its name, and each entry point has the body.
+    // On the GPU the function exists for its name, and each entry point has the body.
     let mut expanded = quote! {
         #(#attrs)*
         #[cfg(not(target_arch = "nvptx64"))]
@@ -78,7 +78,8 @@ pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
         let contract = contract(&variant.entry, &function, &bounds);
         expanded.extend(host::methods(name, &variant.values, &contract, &entry.host));
         let (values, parameters) = (&variant.values, variant.declare());
-        // Again for each, because a static in shared memory has one name in the PTX.
+        // Expanded again for each variant, because a static in shared memory has one name in the
+        // PTX.
         let statements = space::expand(&block.stmts)?;
         let body = quote!(#parameters #statements);
         // One variant may have the name of the kernel itself.
@@ -99,7 +100,7 @@ pub fn expand(bounds: Bounds, function: ItemFn) -> syn::Result<TokenStream> {
     Ok(expanded)
 }
 
-/// What a launch keeps to.
+/// The conditions that a launch keeps to.
 fn contract<'a>(entry: &'a Ident, function: &ItemFn, bounds: &Bounds) -> Contract<'a> {
     let block = |keyword| match &bounds.block {
         Some((found, sizes)) if *found == keyword => {
@@ -123,11 +124,11 @@ fn contract<'a>(entry: &'a Ident, function: &ItemFn, bounds: &Bounds) -> Contrac
 
 /// An entry point of the PTX.
 struct Entry {
-    /// As the launch passes them.
+    /// The PTX parameters, as the launch passes them.
     parameters: Vec<TokenStream>,
-    /// Makes the function's parameters of them.
+    /// Makes the function's parameters from them.
     rebuild: TokenStream,
-    /// What is checked of them at compile time.
+    /// Compile-time checks of the parameters.
     checks: TokenStream,
     directives: TokenStream,
     host: HostParameters,
@@ -190,8 +191,8 @@ impl Entry {
                 );
             });
         }
-        // A parameter without a size would be none in the PTX, and shift the numbers of the others;
-        // rustc stops at one of greater alignment than 16.
+        // A parameter without a size would not exist in the PTX, and would shift the numbers of the
+        // others. rustc stops at one of greater alignment than 16.
         let checks = quote! {
             const _: () = {
                 const fn parameter<T: ::core::marker::Copy>(alignment: ::core::primitive::usize) {
@@ -204,9 +205,9 @@ impl Entry {
                         "a kernel's parameter is aligned to at most 16 bytes, a grid constant to 64",
                     );
                 }
-                // What a reference leads to, all threads have at once.
+                // All threads have the target of a reference at once.
                 const fn shared<T: ?::core::marker::Sized + ::core::marker::Sync>() {}
-                // What one thread has, the host had before.
+                // What one thread has came from the host.
                 const fn sent<T: ::core::marker::Send>() {}
                 #(parameter::<#types>(16);)*
                 #(parameter::<#constants>(64);)*
@@ -217,8 +218,9 @@ impl Entry {
         Ok(Entry { parameters, rebuild, checks, directives, host })
     }
 
-    /// The function `name`, which exists on the GPU only, behind its directives. `symbol` is the
-    /// attribute that names it in the PTX.
+    /// The function `name`, which exists on the GPU only, behind its directives.
+    ///
+    /// `symbol` is the attribute that names it in the PTX.
     fn function(
         &self,
         name: &Ident,
@@ -283,7 +285,7 @@ mod tests {
     use super::*;
     use syn::parse_str;
 
-    /// What `#[kernel(bounds)]` makes of a function, without spaces, or says about it.
+    /// The expansion of `#[kernel(bounds)]` on a function, without spaces, or its error.
     fn kernel(bounds: &str, function: &str) -> Result<String, String> {
         let expanded = parse_str(bounds).and_then(|bounds| expand(bounds, parse_str(function)?));
         let squeeze = |tokens: TokenStream| tokens.to_string().replace(' ', "");

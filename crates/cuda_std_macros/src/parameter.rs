@@ -1,4 +1,4 @@
-//! What a kernel's parameters are in the PTX, and on the host.
+//! A kernel's parameters, in the PTX and on the host.
 
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
@@ -57,7 +57,7 @@ impl<'a> Parameter<'a> {
         })
     }
 
-    /// What all threads have at once, and so must be `Sync`.
+    /// The type that all threads have at once, which must be `Sync`.
     pub fn shared(&self) -> Option<&'a Type> {
         match *self {
             Parameter::GridConstant(ty) | Parameter::Reference(ty) => Some(ty),
@@ -73,9 +73,9 @@ impl<'a> Parameter<'a> {
         length: &Ident,
     ) -> Option<(TokenStream, TokenStream)> {
         Some(match *self {
-            // The launch contract of a kernel with a slice is that the host passes a device
-            // pointer and the length of what it points to. Hosts pass null for no elements,
-            // which a reference must not be.
+            // The host passes a device pointer and the length of what it points to: that is the
+            // launch contract of a kernel with a slice. Hosts pass null for no elements, which a
+            // reference must not be.
             Parameter::Slice { element, reference: true, .. } => {
                 let value = quote! {
                     if #length == 0 {
@@ -109,7 +109,7 @@ impl<'a> Parameter<'a> {
         })
     }
 
-    /// What the host's `launch` takes: its type, and the expression of what it passes.
+    /// The parameter of the host's `launch`: its type, and the expression that is passed.
     pub fn on_host(&self, name: &Ident) -> (TokenStream, TokenStream) {
         let kind = match *self {
             Parameter::GridConstant(ty) | Parameter::Value(ty) => {
@@ -129,7 +129,8 @@ impl<'a> Parameter<'a> {
     }
 }
 
-/// No kernel may keep what it is given: a lifetime of its own choice could be `'static`.
+/// Refuses lifetimes: one that a kernel could choose could be `'static`, and no kernel may keep its
+/// parameters.
 fn check_lifetime(ty: &Type) -> syn::Result<()> {
     let Type::Reference(reference) = ty else { return Ok(()) };
     let Some(lifetime) = &reference.lifetime else { return Ok(()) };
@@ -137,7 +138,8 @@ fn check_lifetime(ty: &Type) -> syn::Result<()> {
     Err(Error::new(lifetime.span(), message))
 }
 
-/// Every thread gets the parameters: a `&mut` would be as many, of one place.
+/// Refuses `&mut`: every thread gets the parameters, so there would be many such references to one
+/// place.
 fn check_reference(ty: &Type) -> syn::Result<()> {
     let Type::Reference(reference) = ty else { return Ok(()) };
     let Some(mutable) = reference.mutability else { return Ok(()) };
@@ -192,15 +194,16 @@ fn grid_constant(input: &PatType) -> syn::Result<Option<&Type>> {
     Err(Error::new(ty.span(), message))
 }
 
-/// The directive that aligns a grid constant, the parameter `index` of the PTX, and the expression
-/// that is the reference.
+/// The directive that aligns a grid constant, and the expression that is the reference.
+///
+/// The constant is the parameter `index` of the PTX.
 pub fn assemble_grid_constant(
     ty: &Type,
     kernel: &Ident,
     index: usize,
 ) -> (TokenStream, TokenStream) {
     let kernel = kernel.unraw();
-    // Tensor maps need that much.
+    // Tensor maps need this alignment.
     let align =
         Literal::string(&format!("// cuda_std directive {kernel} .param {index} .align 64"));
     // LLVM would copy the parameter to local memory to take its address.

@@ -7,7 +7,7 @@ use std::{env, fs};
 
 use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 
-/// Puts the crate's name for `cuda_std` into what a macro makes, for `::cuda_std`.
+/// Replaces `::cuda_std` in a macro's output by the crate's name for it.
 pub fn renamed(tokens: TokenStream) -> TokenStream {
     // One rustc compiles one crate, but rust-analyzer expands the macros of many in one process.
     static NAMES: Mutex<BTreeMap<PathBuf, Option<String>>> = Mutex::new(BTreeMap::new());
@@ -42,12 +42,12 @@ fn replace(tokens: TokenStream, name: &str) -> TokenStream {
     tokens.into_iter().map(place).collect()
 }
 
-/// The name, if the package in `folder` depends on `cuda_std` by another one.
+/// The name, if the package in `folder` depends on `cuda_std` under another one.
 fn name(folder: &Path) -> Option<String> {
     let manifest = fs::read_to_string(folder.join("Cargo.toml")).ok()?;
     let (keys, mut names) = dependencies(&manifest);
     if names.is_empty() {
-        // The workspace may rename it.
+        // The workspace may rename `cuda_std`.
         let above = folder.ancestors().map(|folder| folder.join("Cargo.toml"));
         let workspaces = above.filter_map(|path| fs::read_to_string(path).ok());
         let is_used = |name: &String| keys.contains(name);
@@ -57,8 +57,7 @@ fn name(folder: &Path) -> Option<String> {
     names.into_iter().next().filter(|_| !is_plain).map(|name| name.replace('-', "_"))
 }
 
-/// The names that the tables of a manifest have for dependencies, and those of them that are
-/// `cuda_std` by another name.
+/// The names of dependencies in a manifest's tables, and those that are other names of `cuda_std`.
 fn dependencies(manifest: &str) -> (Vec<String>, Vec<String>) {
     const PACKAGE: &str = "package=\"cuda_std\"";
     let (mut keys, mut renamed) = (Vec::new(), Vec::new());

@@ -23,8 +23,10 @@ impl Parse for SharedArray {
 }
 
 /// Expands `shared_array![T; N]`: a `.shared` variable of the module, whose address the expression
-/// reads. rustc cannot place a `static` in shared memory itself. `constants` are items of the
-/// function that `T` and `N` name.
+/// reads.
+///
+/// rustc cannot place a `static` in shared memory itself. `constants` are items of the function
+/// that `T` and `N` name.
 pub fn expand(array: SharedArray, constants: &[&ItemConst]) -> TokenStream {
     let SharedArray { element, length } = array;
     let symbol = unique();
@@ -63,8 +65,9 @@ pub fn expand(array: SharedArray, constants: &[&ItemConst]) -> TokenStream {
 
 /// A name that no other array has: the crate, its version, and the number of the expansion.
 ///
-/// `cuda_builder` knows the array by how its name begins, and names it after the function that uses
-/// it: a macro does not know that function, nor does rustc tell it what depends on no file or line.
+/// `cuda_builder` recognises the array by the beginning of its name, and names it after the
+/// function that uses it. A macro does not know that function. Nor does rustc give it anything
+/// unique that does not depend on a file or line.
 fn unique() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     // One rustc compiles one crate, and cargo says which.

@@ -7,12 +7,12 @@ use syn::{Error, Item, ItemConst, ItemStatic, LitInt, StaticMutability, Stmt, pa
 
 use crate::shared::{self, SharedArray};
 
-/// A kernel's statements, in which each static in shared memory is a place behind a pointer.
+/// A kernel's statements; each static in shared memory becomes a place behind a pointer.
 pub fn expand(statements: &[Stmt]) -> syn::Result<TokenStream> {
     let mut pointers = TokenStream::new();
     let mut names = Vec::new();
     let mut rest = TokenStream::new();
-    // What the statics' types may name.
+    // Items that the statics' types may name.
     let constants = statements.iter().filter_map(|statement| match statement {
         Stmt::Item(Item::Const(item)) => Some(item),
         _ => None,
@@ -64,7 +64,7 @@ fn declare(item: &ItemStatic, constants: &[&ItemConst]) -> TokenStream {
     }
 }
 
-/// Puts `(*NAME)` for `NAME`, also in the arguments of macros.
+/// Replaces `NAME` by `(*NAME)`, also in the arguments of macros.
 fn replace(tokens: TokenStream, names: &[&Ident]) -> TokenStream {
     let place = |token: TokenTree| match token {
         TokenTree::Ident(ident) if names.contains(&&ident) => quote!((*#ident)),

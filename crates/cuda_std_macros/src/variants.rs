@@ -12,11 +12,12 @@ use syn::{
     parenthesized, token,
 };
 
-/// `variants(T = f32 | f64, (U, N) = (u8, 4) as _ | (u16, 8) as wide)`: independent axes, whose
-/// product the kernel is built for.
+/// Independent axes; the kernel is built for their product.
+///
+/// An example is `variants(T = f32 | f64, (U, N) = (u8, 4) as _ | (u16, 8) as wide)`.
 pub struct Variants(Vec<Axis>);
 
-/// What some generic parameters are together.
+/// Generic parameters that vary together, and their alternatives.
 struct Axis {
     parameters: Vec<Ident>,
     alternatives: Vec<Alternative>,
@@ -24,7 +25,7 @@ struct Axis {
 
 struct Alternative {
     values: Vec<GenericArgument>,
-    /// What the entry point's name ends in.
+    /// The end of the entry point's name.
     suffix: String,
 }
 
@@ -113,7 +114,7 @@ pub struct Variant<'a> {
 }
 
 impl Variant<'_> {
-    /// The generic parameters as items of the entry point: its code is not that of a call.
+    /// The generic parameters as items of the entry point, whose code is not that of a call.
     pub fn declare(&self) -> TokenStream {
         let items =
             self.generics.params.iter().zip(&self.values).map(
@@ -132,9 +133,9 @@ impl Variant<'_> {
         items.collect()
     }
 
-    /// Puts the values for the generic parameters in a type or an expression.
+    /// Replaces the generic parameters in a type or an expression by their values.
     pub fn substitute(&self, tokens: TokenStream) -> TokenStream {
-        // A name behind two colons, or of a lifetime, is no generic parameter.
+        // A name behind two colons, or of a lifetime, is not a generic parameter.
         let mut colons = 0;
         let place = |token: TokenTree| match token {
             TokenTree::Ident(ident) => {

@@ -1,4 +1,4 @@
-//! What kernels are made of: each mechanism once, for rungs and families alike.
+//! The parts of kernels: each mechanism once, for rungs and families alike.
 //!
 //! | room | what it holds |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! Kernels that are no rungs, for products that the ladders' last rungs are too large or too slow for.
+//! Kernels that are not rungs, for products that the ladders' last rungs are too large or too slow
+//! for.
 //!
 //! A family needs `abi` and `device` alone: no rung, and no other family.
 

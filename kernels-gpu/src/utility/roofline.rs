@@ -1,19 +1,17 @@
 //! Roofline peaks: FMAs per second, and bytes copied per second.
 //!
-//! These are not rungs. They are the two peaks of the roofline, measured in the
-//! same run as the rungs, because clocks float: arithmetic without memory, and memory
-//! without arithmetic.
+//! These are not rungs. They are the two peaks of the roofline: arithmetic without memory, and
+//! memory without arithmetic. They are measured in the same run as the rungs, because clocks float.
 //!
 //! # FMAs
 //!
-//! An FMA reads three registers, and the register file has two banks, each of which
-//! gives one per cycle. Operands that are used again at once come from a small cache in front
-//! of them. So which registers the assembler picks decides what a loop reaches: an outer
-//! product, 8 x 8, got to 77 % of this one, which asks for as little as possible. `NOTES.md`
-//! has the arithmetic.
+//! An FMA reads three registers. The register file has two banks, and each gives one register per
+//! cycle. A small cache in front of them keeps operands that are used again at once. So the speed
+//! of a loop depends on the registers that the assembler picks. An outer product, 8 x 8, reached 77
+//! % of this loop, which needs as few reads as possible. `NOTES.md` has the arithmetic.
 //!
-//! Nothing can be left out: every sum starts with another value, and all of them are added up
-//! and stored.
+//! The compiler can leave nothing out: every sum starts with another value, and all sums are added
+//! up and stored.
 
 use cuda_std::prelude::*;
 use cuda_std::vec;
@@ -37,11 +35,11 @@ const SUMS: usize = 32;
 
 const _: () = assert!(FFMA_PER_ROUND.is_multiple_of(SUMS as u32), "whole rounds");
 
-/// 32 independent sums, and the same two operands for all of them: an FMA needs one
-/// register that is not in the reuse cache.
+/// The peak of FMAs: 32 independent sums, with the same two operands for all of them.
 ///
-/// Each of the sums, which start at 0, 1, 2 and so on, becomes `sum * x + y`,
-/// `rounds * FFMA_PER_ROUND / 32` times. `out` gets the total of every thread.
+/// So an FMA needs one register that is not in the reuse cache. The sums start at 0, 1, 2 and so
+/// on. Each becomes `sum * x + y`, `rounds * FFMA_PER_ROUND / 32` times. `out` gets the total of
+/// every thread.
 ///
 /// # Safety
 /// - A block has [`FFMA_THREADS`] threads.
@@ -71,8 +69,9 @@ pub unsafe fn peak_ffma(rounds: u32, x: f32, y: f32, out: *mut f32) {
 ///
 /// # Safety
 /// - A block has [`COPY_THREADS`] threads, and the grid is one-dimensional.
-/// - `from` and `to` are multiples of 16 and have [`COPY_PER_BLOCK`] elements per block,
-///   which do not overlap, and which nothing else writes, or in `to` reads, during the launch.
+/// - `from` and `to` are multiples of 16 and have [`COPY_PER_BLOCK`] elements per block, which do
+///   not overlap.
+/// - During the launch nothing else writes any of these elements, or reads those of `to`.
 #[kernel(block = COPY_THREADS)]
 pub unsafe fn peak_copy(from: *const f32, to: *mut f32) {
     let first = thread::block_idx_x() as usize * COPY_PER_BLOCK as usize
@@ -83,7 +82,7 @@ pub unsafe fn peak_copy(from: *const f32, to: *mut f32) {
         values[i] = unsafe { vec::load4(from.add(first + i * COPY_THREADS as usize * 4)) };
     }
     for i in 0..COPY_LOADS {
-        // SAFETY: likewise, and this thread's own.
+        // SAFETY: as above, and this thread's own.
         unsafe { vec::store4(to.add(first + i * COPY_THREADS as usize * 4), values[i]) };
     }
 }

@@ -1,15 +1,15 @@
-//! Operand staging: copies of matrices whose rows 128-bit and bulk copies cannot reach, or that lie
-//! transposed.
+//! Operand staging: aligned copies of matrices that kernels cannot read in place.
 //!
-//! A tensor map wants rows that begin on 16 bytes, and the [`tiles`](crate::families::f32) a B whose rows
-//! are whole quads. Where the caller's matrices are not so, [`stage_operands()`] copies them once to
-//! a workspace with an aligned leading dimension, before the product runs: one read and one write,
-//! as fast as memory allows. It takes A and B at once, because a launch costs as much as a copy of
-//! some megabytes.
+//! A tensor map needs aligned rows, and the [`tiles`](crate::families::f32) need a B whose rows are
+//! whole quads. If the caller's matrices are misaligned, [`stage_operands()`] copies them once,
+//! before the product, to a workspace with an aligned leading dimension. That is one read and one
+//! write, as fast as memory allows. It copies A and B in one launch, because a launch costs as much
+//! as a copy of some megabytes.
 //!
-//! Each thread copies quads, four neighbours, which it stores at once. Neighbouring threads have neighbouring quads,
-//! along a row and on to the next one, so that a warp reads and writes whole lines whatever the shape. A quad lies
-//! in two neighbouring vectors of four that begin on 16 bytes, which the thread loads, and takes it from these:
+//! Each thread copies quads, four neighbours, which it stores at once. Neighbouring threads have
+//! neighbouring quads, along a row and on to the next one. So a warp reads and writes whole lines,
+//! whatever the shape. A quad lies in two neighbouring aligned vectors of four. The thread loads
+//! both and extracts the quad:
 //!
 //! ```text
 //!   a row         0 1 2 3 4 5 6 7 8 9 ..      begins three elements behind 16 bytes
@@ -17,11 +17,10 @@
 //!   quads        |- - - -|- - - -|- - - -|    the second one: elements 3 to 6 of the eight from 1 on
 //! ```
 //!
-//! Where these vectors would go beyond the ends of a row, a quad's elements are loaded one by one.
+//! If these vectors would reach beyond the ends of a row, a quad's elements are loaded one by one.
 //!
-//! [`stage_transposed()`] does the same for matrices that are the transposes of the kernel's
-//! operands. It goes through shared memory, tile by tile, so that both sides of the copy walk along
-//! rows.
+//! [`stage_transposed()`] copies matrices that are the transposes of the kernel's operands. It goes
+//! through shared memory, tile by tile, so that both sides of the copy walk along rows.
 
 use cuda_std::prelude::*;
 use cuda_std::vec;
@@ -33,30 +32,34 @@ use crate::device::pipeline::dependent_launch;
 
 /// Threads per block of [`stage_operands()`].
 pub const THREADS: u32 = 256;
-/// Blocks per multiprocessor for which it has registers.
+/// Blocks per multiprocessor for which [`stage_operands()`] has registers.
 pub const OPERANDS_BLOCKS: u32 = 3;
-/// The same of the other two.
+/// Blocks per multiprocessor for which the other two kernels have registers.
 pub const BLOCKS: u32 = 4;
-/// Quads, or vectors of elements of 16 bits, that a thread has in flight.
+/// Quads, or vectors of 16-bit elements, that a thread has in flight.
 pub const QUADS: u32 = 4;
 
-/// Copies two matrices of each product of a batch, which the grid's y axis walks: the first
-/// `a_blocks` blocks along x copy A, the others B.
+/// Copies two matrices of each product of a batch.
 ///
-/// Of A, `a_rows` x `a_cols` elements at `a`, with the leading dimension `lda`, go to `to_a`, with
-/// `ld_to_a`; of B likewise. What is left of a row there gets zeros. The next product's A follows
-/// at `stride_a` elements, and goes to where this one's ends; B likewise. Where a stride is 0, the
-/// first product's is the only one; where `pointer_batch` has the operand, see
-/// [`matrix`](crate::abi::layout::POINTERS_A), an array of addresses is in place of the matrix.
+/// The grid's y axis walks the products. The first `a_blocks` blocks along x copy A, the others B.
+///
+/// - `a_rows` x `a_cols` elements of A at `a`, with the leading dimension `lda`, go to `to_a`, with
+///   `ld_to_a`. The rest of each row there gets zeros.
+/// - The next product's A follows at `stride_a` elements, and goes to where this one's ends. If
+///   `stride_a` is 0, the first product's A is the only one.
+/// - If `pointer_batch` has the operand, an array of addresses replaces the matrix: see
+///   [`POINTERS_A`](crate::abi::layout::POINTERS_A).
+/// - All of this holds for B likewise.
 ///
 /// # Safety
-/// - A block has [`THREADS`] threads, and the grid less than 2^20 blocks along x, `a_blocks` of them
-///   or more.
-/// - For A if `a_blocks` is not 0, and for B if there are more: `rows` and `cols` are not 0. No
-///   dimension is 2^31 or more, `ld >= cols`, and `ld_to` is `cols` or more, a multiple of
-///   four and no more than 2^31. The first pointer points to the elements, and the second, a multiple of 16, to room
-///   for `rows * ld_to` per product, both in global memory. Nothing writes the former or touches the latter
-///   during the launch.
+/// - A block has [`THREADS`] threads. The grid has less than 2^20 blocks along x, `a_blocks` of
+///   them or more.
+/// - The following holds for A if `a_blocks` is not 0, and for B if there are more blocks.
+/// - `rows` and `cols` are not 0. No dimension is 2^31 or more.
+/// - `ld >= cols`. `ld_to` is `cols` or more, a multiple of four and no more than 2^31.
+/// - The first pointer points to the elements. The second, a multiple of 16, points to room for
+///   `rows * ld_to` elements per product. Both are in global memory.
+/// - Nothing writes the elements or touches the room during the launch.
 #[kernel(block = THREADS, min_blocks = OPERANDS_BLOCKS)]
 pub unsafe fn stage_operands(
     a: *const f32,
@@ -127,7 +130,7 @@ pub unsafe fn stage_operands(
     }
 }
 
-/// A matrix that is copied.
+/// A matrix to be copied.
 #[derive(Clone, Copy)]
 struct Rows {
     from: *const f32,
@@ -137,8 +140,10 @@ struct Rows {
 }
 
 impl Rows {
-    /// Quads at these rows and numbers in the row, with zeros past its end, and past the last row anything. All loads are
-    /// in flight before the first is used.
+    /// Quads at these rows, and numbers in the row, with zeros past the row's end.
+    ///
+    /// Past the last row the values are arbitrary. All loads are in flight before the first is
+    /// used.
     ///
     /// # Safety
     /// The matrix is there, and has elements.
@@ -152,7 +157,7 @@ impl Rows {
             let first = quad * 4;
             let window = first.wrapping_sub(skipped(row));
             if self.is_window(window) {
-                // SAFETY: eight elements of the row, of which the first is on 16 bytes.
+                // SAFETY: eight elements of the row; the first is on 16 bytes.
                 let [low, high] = unsafe {
                     let at = row.add(window as usize);
                     [vec::load4(at), vec::load4(at.add(4))]
@@ -184,10 +189,10 @@ impl Rows {
         quads
     }
 
-    /// Whether the eight elements from this one on are in a row, if it is not before it.
+    /// Whether the eight elements from `first` on are in a row.
     #[inline(always)]
     fn is_window(self, first: u32) -> bool {
-        // Before the row it is a number of nearly 2^32.
+        // In front of the row, `first` is nearly 2^32.
         first < self.cols.saturating_sub(7)
     }
 
@@ -202,7 +207,7 @@ impl Rows {
     }
 }
 
-/// The four elements behind so many, up to three, of eight.
+/// Four of eight elements, behind the first `skipped`, which are at most three.
 #[inline(always)]
 fn four_of([a, b, c, d, e, f, g, _]: [f32; 8], skipped: u32) -> F32x4 {
     let two = |after: f32, before: f32| if skipped & 2 != 0 { after } else { before };
@@ -211,7 +216,7 @@ fn four_of([a, b, c, d, e, f, g, _]: [f32; 8], skipped: u32) -> F32x4 {
     [one(b, a), one(c, b), one(d, c), one(e, d)]
 }
 
-/// How many elements before a row are in the vector in which it begins.
+/// Elements in front of a row in the vector in which the row begins.
 #[inline(always)]
 fn skipped(row: *const f32) -> u32 {
     row as usize as u32 / 4 % 4
@@ -221,21 +226,22 @@ fn skipped(row: *const f32) -> u32 {
 pub const TRANSPOSE_TILE: u32 = 64;
 /// Elements of a tile that a thread copies.
 const ELEMENTS: u32 = TRANSPOSE_TILE * TRANSPOSE_TILE / THREADS;
-/// Elements from one row of the transposed tile in shared memory to the next: one more than there
-/// are, so that threads which store down a column use different banks.
+/// Elements from one row of the transposed tile in shared memory to the next. There is one more
+/// than needed, so that threads which store down a column use different banks.
 const PITCH: u32 = TRANSPOSE_TILE + 1;
 
-/// Copies the transposes of two matrices: the first `a_blocks` blocks of the grid copy A, the others
-/// B.
+/// Copies the transposes of two matrices.
 ///
-/// Of A, `a_rows` x `a_cols` elements at `a`, with the leading dimension `lda`, go to `to_a`, as
-/// `a_cols` x `a_rows` elements, with `ld_to_a`; of B likewise. What is left of a row there gets
-/// zeros.
+/// The first `a_blocks` blocks of the grid copy A, the others B. `a_rows` x `a_cols` elements of A
+/// at `a`, with the leading dimension `lda`, go to `to_a` as `a_cols` x `a_rows` elements, with
+/// `ld_to_a`. The rest of each row there gets zeros. All of this holds for B likewise.
 ///
 /// # Safety
-/// As for [`stage_operands()`], but that `ld_to` is `rows` or more, and no more than `rows` rounded up to a multiple of
-/// [`TRANSPOSE_TILE`], and there is room for `cols * ld_to` elements per product; and a matrix has less than 2^31 tiles of
-/// [`TRANSPOSE_TILE`] x [`TRANSPOSE_TILE`] elements.
+/// As for [`stage_operands()`], with three differences:
+/// - `ld_to` is `rows` or more, and no more than `rows` rounded up to a multiple of
+///   [`TRANSPOSE_TILE`].
+/// - There is room for `cols * ld_to` elements per product.
+/// - A matrix has less than 2^31 tiles of [`TRANSPOSE_TILE`] x [`TRANSPOSE_TILE`] elements.
 #[kernel(block = THREADS, min_blocks = BLOCKS)]
 pub unsafe fn stage_transposed(
     a: *const f32,
@@ -277,7 +283,7 @@ pub unsafe fn stage_transposed(
         if is_a { (block, a_blocks) } else { (block - a_blocks, thread::grid_dim_x() - a_blocks) };
     let smem = shared_array![f32; (TRANSPOSE_TILE * PITCH) as usize];
 
-    // Down the columns of tiles first, along the rows of the copy.
+    // Down the columns of tiles first, which is along the rows of the copy.
     let height = rows.div_ceil(TRANSPOSE_TILE).max(1);
     let tiles = height * cols.div_ceil(TRANSPOSE_TILE);
     let thread = thread::thread_idx_x();
@@ -289,8 +295,8 @@ pub unsafe fn stage_transposed(
         let mut values = [0.0f32; ELEMENTS as usize];
         for i in 0..ELEMENTS {
             let (row, col) = (row0 + y + i * (THREADS / TRANSPOSE_TILE), col0 + x);
-            // Without a branch, so that all loads are in flight at once: some element of the matrix
-            // is loaded for nothing past its edges.
+            // Without a branch, so that all loads are in flight at once. Past the edges some
+            // element of the matrix is loaded, and not used.
             let at = row.min(rows - 1) as usize * ld_from as usize + col.min(cols - 1) as usize;
             // SAFETY: inside.
             let value = unsafe { *from.add(at) };
@@ -322,7 +328,8 @@ pub unsafe fn stage_transposed(
 /// Copies two matrices of 16-bit elements of each product of a batch, as [`stage_operands()`] does.
 ///
 /// # Safety
-/// As for [`stage_operands()`], but that `ld_to` is a multiple of eight, and there are no arrays of addresses.
+/// As for [`stage_operands()`], except that `ld_to` is a multiple of eight, and there are no arrays
+/// of addresses.
 #[kernel(block = THREADS, min_blocks = BLOCKS)]
 pub unsafe fn stage_halves(
     a: *const u16,

@@ -10,7 +10,7 @@ use super::{bf16, f16};
 /// A type that this module's functions compute with: [`struct@f16`], [`bf16`], [`f16x2`] or
 /// [`bf16x2`].
 pub trait Arithmetic: Copy {
-    /// What comparisons give: a `bool`, or one for each half, the lower one first.
+    /// The result of comparisons: a `bool`, or one for each half, the lower one first.
     type Compared;
 
     #[doc(hidden)]
@@ -204,8 +204,10 @@ macro_rules! comparisons {
     )*};
 }
 
-/// What `bf16` has by other instructions before sm_90: sums and products as `fma`, which rounds
-/// once and gives zeros of the same sign, and comparisons as f32.
+/// Operations of `bf16` that use other instructions before sm_90.
+///
+/// Sums and products use `fma`, which rounds once and gives zeros of the same sign. Comparisons use
+/// f32.
 #[cfg(not(target_feature = "sm_90"))]
 macro_rules! before_sm_90 {
     ($splat:path, |$a:ident, $b:ident, $compare:ident| $compared:expr) => {

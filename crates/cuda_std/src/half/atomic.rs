@@ -10,7 +10,9 @@ use crate::shared::SharedPtr;
 use core::arch::asm;
 
 /// A type with an atomic addition: [`struct@f16`] (sm_70), [`f16x2`] (sm_60), [`bf16`] and
-/// [`bf16x2`] (sm_90). Of a pair each half is added atomically, not both together.
+/// [`bf16x2`] (sm_90).
+///
+/// Each half of a pair is added atomically, but not both together.
 pub trait AtomicAdd: Copy {
     #[doc(hidden)]
     unsafe fn add_global(pointer: *mut Self, value: Self) -> Self;

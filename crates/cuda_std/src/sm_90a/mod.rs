@@ -1,4 +1,4 @@
-//! What Hopper alone has: compute capability 9.0, and none before or after it.
+//! Features of Hopper alone: compute capability 9.0, and none before or after it.
 //!
 //! [`mbarrier`](crate::mbarrier), [`tma`](crate::tma) and [`cluster`](crate::cluster) are not here,
 //! since later architectures have them too.

@@ -1,17 +1,23 @@
-//! Products of tiles by a warpgroup's tensor cores (`wgmma`, sm_90a; PTX ISA: "Asynchronous
-//! Warpgroup Level Matrix Instructions").
+//! Products of tiles by a warpgroup's tensor cores.
 //!
-//! Four warps together, a *warpgroup*, multiply a tile of A, 64 rows by 64 along K, with one of B,
-//! 64 along K by N columns (32 along K if they are TF32), and add the product to sums in f32, which
-//! lie in their registers. Both tiles are in shared memory: a [`Tile`] says where and how. The
-//! instruction is asynchronous. [`Accumulator::multiply_bf16`] and its like issue a *group* of four
-//! and return; [`wait_group`] waits until the tiles were read, and [`Accumulator::wait`] until the
-//! sums are there.
+//! The instruction is `wgmma` (sm_90a; PTX ISA: "Asynchronous Warpgroup Level Matrix
+//! Instructions").
+//!
+//! A *warpgroup*, four warps, multiplies a tile of A by a tile of B. A's tile is 64 rows by 64
+//! along K, and B's is 64 along K by N columns. With TF32 both are 32 along K. The product is added
+//! to sums in f32 in the warpgroup's registers.
+//!
+//! Both tiles are in shared memory: a [`Tile`] says where and how. Only
+//! [`Accumulator::multiply_tf32_registers`] has A in registers.
+//!
+//! The instruction is asynchronous. [`Accumulator::multiply_bf16`] and its like issue a *group* of
+//! four and return. [`wait_group`] waits until the tiles were read, and [`Accumulator::wait`] until
+//! the sums are there.
 //!
 //! # How a tile lies
 //!
 //! Tiles are as `cp.async.bulk.tensor` copies them with the swizzle of 128 bytes, in boxes of 64
-//! elements along the dimension without gaps, and begin on 1024 bytes. A line of 128 bytes is 8
+//! elements along the dimension without gaps. They begin on 1024 bytes. A line of 128 bytes is 8
 //! chunks of 16, and chunk `c` of line `l` lies at chunk `c ^ (l % 8)` of that line:
 //!
 //! ```text
@@ -26,25 +32,28 @@
 //!   line 7   7 6 5 4 3 2 1 0
 //! ```
 //!
-//! - *K-major*: a line is 64 elements along K, or 32 of TF32, and there is one for each row of A,
-//!   or each column of B. So lies a row-major A.
+//! - *K-major*: a line is 64 elements along K, or 32 of TF32. There is one line for each row of A,
+//!   or each column of B. This is the layout of a row-major A.
 //! - *MN-major*: a line is 64 elements along M or N, and there is one for each step along K. A tile
-//!   that is wider than 64 is several such *panels*, each in a box of its own. So lies a row-major
-//!   B.
-//! - *MN-major and narrow*: a line is 32 or 16 elements, 64 or 32 bytes, and so is the swizzle:
-//!   lines that lie in the same 128 bytes have their chunks exchanged alike. Chunk `c` of line `l`
-//!   lies at chunk `c ^ (l / 2 % 4)` of a line of four, or at `c ^ (l / 4 % 2)` of a line of two.
+//!   wider than 64 is several such *panels*, each in a box of its own. This is the layout of a
+//!   row-major B.
+//! - *MN-major and narrow*: a line is 32 or 16 elements, which are 64 or 32 bytes, and so is the
+//!   swizzle. Lines in the same 128 bytes have their chunks exchanged alike. In a line of four
+//!   chunks, chunk `c` of line `l` lies at chunk `c ^ (l / 2 % 4)`. In a line of two, it lies at `c
+//!   ^ (l / 4 % 2)`.
 //!
 //! # Where the sums are
 //!
-//! Warp `w` of the warpgroup has rows `16 * w` to `16 * w + 15`. Of a thread's sums, `acc[i]` is in
-//! row `16 * w + lane / 4 + i / 2 % 2 * 8` and column `i / 4 * 8 + lane % 4 * 2 + i % 2`.
+//! Warp `w` of the warpgroup has rows `16 * w` to `16 * w + 15`. A thread's sum `acc[i]` has this
+//! place:
+//!
+//! - row `16 * w + lane / 4 + i / 2 % 2 * 8`;
+//! - column `i / 4 * 8 + lane % 4 * 2 + i % 2`.
 //!
 //! # Arithmetic
 //!
-//! Products of two `bf16`, of two `f16`, or of two TF32 numbers, are exact. Sums are in f32 of
-//! which the tensor cores keep no more than its 24 bits, and truncate where f32 would round to
-//! nearest.
+//! Products of two `bf16`, two `f16`, or two TF32 numbers are exact. Sums are in f32. The tensor
+//! cores keep only its 24 bits, and truncate where f32 would round to nearest.
 
 use cuda_std_macros::gpu_only;
 
@@ -59,34 +68,37 @@ use core::arch::asm;
 const LINE: u32 = 128;
 
 /// A tile of A or B in shared memory: a *matrix descriptor* (PTX ISA: "Matrix Descriptor Format").
-/// `MN_MAJOR` says which way it lies: see the [module](self).
 ///
-/// To make one is safe, wherever it points: nothing is read before an [`Accumulator`] multiplies
-/// it, whose contract says how it has to lie.
+/// `MN_MAJOR` says which layout it has: see the [module](self). Making one is safe, wherever it
+/// points. Nothing is read before an [`Accumulator`] multiplies it, whose contract says how the
+/// tile has to lie.
 #[derive(Clone, Copy, Debug)]
 pub struct Tile<const MN_MAJOR: bool>(u64);
 
 impl Tile<false> {
-    /// A tile that begins here, with a line of 128 bytes along K for each row of A or column of B:
-    /// 64 elements of 16 bits, or 32 of TF32.
+    /// A tile that begins here, with a line of 128 bytes along K for each row of A or column of B.
+    ///
+    /// A line is 64 elements of 16 bits, or 32 of TF32.
     #[inline(always)]
     #[must_use]
     pub fn k_major(tile: SharedPtr<u16>) -> Self {
-        // One line is as long as a tile along K, so that there is no next one.
+        // A line covers the whole tile along K, so there is no next one.
         Self::at(tile)
     }
 }
 
 impl Tile<true> {
     /// A tile that begins here, with a line of 64 elements along M or N for each of 64 steps along
-    /// K, and so on for each further panel of 64.
+    /// K.
+    ///
+    /// Further panels of 64 follow in the same way.
     #[inline(always)]
     #[must_use]
     pub fn mn_major(tile: SharedPtr<u16>) -> Self {
         Self::at(tile)
     }
 
-    /// A tile of `cols` columns that begins here, with a line of as many elements for each of 64
+    /// A tile of `cols` columns that begins here, with a line of `cols` elements for each of 64
     /// steps along K.
     ///
     /// # Panics
@@ -109,30 +121,32 @@ impl<const MN_MAJOR: bool> Tile<MN_MAJOR> {
         Self::new(tile, if MN_MAJOR { 64 * LINE } else { LINE }, LINE)
     }
 
-    /// With so many bytes from one panel to the next, and so many in a line, 128, 64 or 32.
+    /// A tile with `leading` bytes from one panel to the next, and `line` bytes in a line: 128, 64
+    /// or 32.
     #[inline(always)]
     fn new(tile: SharedPtr<u16>, leading: u32, line: u32) -> Self {
-        // 1 to 3, the widest first.
+        // 1 to 3, the widest swizzle first.
         let swizzle = u64::from((2 * LINE / line).trailing_zeros());
-        // All three in units of 16 bytes: the swizzle repeats itself after eight lines.
+        // All three in units of 16 bytes. The swizzle repeats itself after eight lines.
         let [start, leading, stride] =
             [tile.address() & 0x3ffff, leading, 8 * line].map(|bytes| u64::from(bytes >> 4));
         Tile(start | leading << 16 | stride << 32 | swizzle << 62)
     }
 
-    /// Its bits, for assembly of one's own.
+    /// The descriptor's bits, for assembly of one's own.
     #[inline(always)]
     #[must_use]
     pub fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// The descriptor of its part that a single instruction takes, 32 bytes along K: 16 elements,
-    /// or 8 of TF32.
+    /// The descriptor of the part that a single instruction multiplies.
+    ///
+    /// A part is 32 bytes along K: 16 elements, or 8 of TF32.
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
     fn part(self, part: u32) -> u64 {
-        // In the lines, whose swizzle is by their address, or 16 lines further.
+        // Further along the lines, which the address swizzles, or 16 lines further.
         let line = 2 * LINE >> (self.to_bits() >> 62);
         let bytes = if MN_MAJOR { 16 * line } else { 16 * 2 };
         self.to_bits() + u64::from((part * bytes) >> 4)
@@ -150,30 +164,34 @@ mod sealed {
 /// For every operation the caller makes sure that
 /// - all threads of the warpgroup, warps `4 * i` to `4 * i + 3` of the block, come to the same call
 ///   together;
-/// - from a call that multiplies until [`wait`](Self::wait), nothing but further such calls reads
-///   or changes the sums;
+/// - from a call that multiplies until [`wait`](Self::wait), nothing except further such calls
+///   reads or changes the sums;
 /// - the tiles lie as the [module](self) shows, and whole in the shared memory of the block: each
-///   begins on a multiple of 1024 bytes, is swizzled by 128 bytes, and is K-major or MN-major as
-///   its [`Tile`] says. A's is 64 lines. B's is [`COLS`](Self::COLS) lines if it is K-major, and
-///   `COLS / 64` panels of 64 lines, one behind the other, if it is MN-major: of a single panel the
-///   first `COLS` elements of each line, where there are fewer than 64. Only B is narrow, and has
-///   as many columns;
-/// - the tiles hold what is multiplied when the call is made. What bulk copies wrote is there when
-///   their barrier says so; who wrote it otherwise has called
-///   [`fence_proxy_async`](crate::tma::fence_proxy_async) and then met these threads at a barrier.
-///   Until the group is done, which [`wait_group`] says, nothing writes the tiles.
+///   begins on a multiple of 1024 bytes, is swizzled by 128 bytes unless it is narrow, and is
+///   K-major or MN-major as its [`Tile`] says;
+/// - A's tile is 64 lines;
+/// - a K-major tile of B is [`COLS`](Self::COLS) lines;
+/// - an MN-major tile of B is `COLS / 64` panels of 64 lines, one behind the other; if `COLS` is
+///   less than 64, it is the first `COLS` elements of each line of a single panel;
+/// - only B's tile is narrow, and it then has `COLS` columns;
+/// - the tiles hold what is multiplied when the call is made: bulk copies have arrived when their
+///   barrier says so, and any other writer has called
+///   [`fence_proxy_async`](crate::tma::fence_proxy_async) and then met these threads at a barrier;
+/// - nothing writes the tiles until the group is done, which [`wait_group`] says.
 ///
-/// No caller can promise that the compiler copies no sum to another register in flight. It
-/// has no reason to while the sums stay one local variable, but nothing forbids it. Where it does,
-/// `ptxas` warns that it has serialised the instructions, which is right but slow, and which
-/// `cargo xtask build-ptx` makes an error; the software device stops at an access to a
+/// No caller can promise that the compiler copies no sum to another register in flight. The
+/// compiler has no reason to while the sums stay one local variable, but nothing forbids it. If it
+/// does, `ptxas` warns that it has serialised the instructions, which is right but slow. `cargo
+/// xtask build-ptx` makes that warning an error. The software device stops at an access to a
 /// register in flight.
 pub trait Accumulator: sealed::Sealed {
     /// Columns of B and of the sums.
     const COLS: u32;
 
-    /// Adds the product of two tiles of `bf16` to the sums, or, if not `accumulate`, sets them to
-    /// it: `wgmma.fence`, four `wgmma.mma_async`, and `wgmma.commit_group`.
+    /// Adds the product of two tiles of `bf16` to the sums, or, if not `accumulate`, replaces the
+    /// sums.
+    ///
+    /// The instructions are `wgmma.fence`, four `wgmma.mma_async`, and `wgmma.commit_group`.
     ///
     /// # Safety
     /// See [`Accumulator`].
@@ -184,7 +202,7 @@ pub trait Accumulator: sealed::Sealed {
         accumulate: bool,
     );
 
-    /// As [`multiply_bf16`](Self::multiply_bf16), of `f16`.
+    /// [`multiply_bf16`](Self::multiply_bf16) for tiles of `f16`.
     ///
     /// # Safety
     /// See [`Accumulator`].
@@ -195,21 +213,24 @@ pub trait Accumulator: sealed::Sealed {
         accumulate: bool,
     );
 
-    /// As [`multiply_bf16`](Self::multiply_bf16), of TF32: f32 whose last 13 bits are ignored, see
-    /// [`Tf32::round`](crate::mma::Tf32::round). Tiles are 32 elements along K, and there are no
-    /// other than K-major ones.
+    /// [`multiply_bf16`](Self::multiply_bf16) for tiles of TF32.
+    ///
+    /// These are f32 whose last 13 bits are ignored: see [`Tf32::round`](crate::mma::Tf32::round).
+    /// Tiles are 32 elements along K, and all are K-major.
     ///
     /// # Safety
     /// See [`Accumulator`].
     unsafe fn multiply_tf32(&mut self, a: Tile<false>, b: Tile<false>, accumulate: bool);
 
-    /// As [`multiply_tf32`](Self::multiply_tf32), with A in registers: `a[4 * i]` to `a[4 * i + 3]`
-    /// are this thread's elements of columns `8 * i` to `8 * i + 7`. Of the warp's 16 rows, the
-    /// first is in row `lane / 4` and the second 8 rows below, in column `lane % 4` of these; the
-    /// others are 4 columns further.
+    /// [`multiply_tf32`](Self::multiply_tf32) with A in registers.
     ///
-    /// Where the compiler changes a register that the instructions read, before a wait, `ptxas`
-    /// serialises them as well: have the elements of the next call in others.
+    /// `a[4 * i]` to `a[4 * i + 3]` are this thread's elements of columns `8 * i` to `8 * i + 7`.
+    /// Among the warp's 16 rows, the first is in row `lane / 4`, and the second 8 rows below. Among
+    /// these columns, both are in column `lane % 4`. The third and the fourth are 4 columns
+    /// further.
+    ///
+    /// If the compiler changes a register that the instructions read, before a wait, `ptxas` also
+    /// serialises them. So have the elements of the next call in other registers.
     ///
     /// # Safety
     /// See [`Accumulator`].
@@ -223,8 +244,9 @@ pub trait Accumulator: sealed::Sealed {
 }
 
 /// Four instructions in one statement of assembly, so that the compiler puts nothing between them.
-/// LLVM could make what is `asm!` depend on another condition, but not the `wgmma.commit_group`
-/// behind it, which is convergent: `cuda_builder` checks that both are in one basic block.
+///
+/// LLVM could make `asm!` depend on another condition. But it does not do so to the convergent
+/// `wgmma.commit_group` behind it. `cuda_builder` checks that both are in one basic block.
 #[cfg(target_arch = "nvptx64")]
 macro_rules! multiply {
     (
@@ -348,9 +370,8 @@ macro_rules! accumulators {
             #[gpu_only]
             #[inline(always)]
             unsafe fn wait(&mut self) {
-                // SAFETY: the caller's contract. The assembly is nothing but the place that gives
-                // the sums their values, as far as the compiler knows: it moves no use of them
-                // before the wait.
+                // SAFETY: the caller's contract. To the compiler the assembly is the place that
+                // gives the sums their values. So it moves no use of them before the wait.
                 unsafe {
                     intrinsics::wgmma_wait_group(0);
                     asm!(
@@ -387,8 +408,10 @@ accumulators! {
 }
 
 /// Waits until at most the latest `PENDING` groups of this thread are in flight
-/// (`wgmma.wait_group`): the tiles of the others were read, and may be overwritten. Their sums may
-/// be read after [`Accumulator::wait`].
+/// (`wgmma.wait_group`).
+///
+/// The tiles of the other groups were then read, and may be overwritten. Their sums may be read
+/// after [`Accumulator::wait`].
 ///
 /// # Safety
 /// All threads of the warpgroup come to the same call together.

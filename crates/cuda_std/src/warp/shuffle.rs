@@ -7,8 +7,9 @@ use super::lane::lane_id;
 #[cfg(target_arch = "nvptx64")]
 use crate::intrinsics;
 
-/// A value that shuffles take: numbers of up to 128 bits. One of more than 32 bits takes an
-/// instruction for every 32.
+/// A value that shuffles accept: numbers of up to 128 bits.
+///
+/// A number of more than 32 bits costs an instruction for every 32.
 pub trait WarpShuffleValue: Copy {
     /// `shuffle` for all 32-bit words of `self`.
     #[doc(hidden)]
@@ -52,10 +53,10 @@ macro_rules! shuffles {
         ///
         /// `width` splits the warp into sections that shuffle by themselves; 32 is the whole warp.
         /// The second result is the instruction's predicate: whether the lane that the value comes
-        /// from is in reach. Where it is not, a lane gets its own `value` back.
+        /// from is in reach. If it is not, a lane gets its own `value` back.
         ///
         /// # Safety
-        /// See the [module](super). The lane that the value comes from is in `mask`, too, and has
+        /// See the [module](super). The lane that the value comes from is also in `mask`, and has
         /// not returned. `width` is a power of two from 1 to 32.
         #[gpu_only]
         #[inline(always)]
@@ -71,8 +72,8 @@ macro_rules! shuffles {
                 // SAFETY: the caller's contract.
                 unsafe { intrinsics::$intrinsic(mask, word, $lane, clamp) }
             });
-            // As the instruction's predicate says (PTX ISA: "shfl.sync"), and free where it is not
-            // used.
+            // This is the instruction's predicate (PTX ISA: "shfl.sync"), and costs nothing if it
+            // is not used.
             let $own = lane_id();
             let $lane = $lane % 32;
             (got, $inside)

@@ -1,5 +1,7 @@
-//! A thread's 8 x 16 outputs in the rungs with tensor maps, from [`tma`](crate::ladder::f32::sm_90a::tma) on: the
-//! fragments that it loads, the products, and the store.
+//! A thread's 8 x 16 outputs in the rungs with tensor maps, from
+//! [`tma`](crate::ladder::f32::sm_90a::tma) on.
+//!
+//! These are the fragments that it loads, their products, and the places of the outputs.
 //!
 //! The warps of a block's 128 x 256 outputs, and the threads of a warp, lie as in
 //! [`warptile`](crate::ladder::f32::warptile).
@@ -27,8 +29,9 @@ pub const LANES_N: u32 = WN / TN;
 /// A thread's sums.
 pub type Accumulators = [[f32; TN as usize]; TM as usize];
 
-/// The values of A and of B that a thread multiplies in one step along K, and those of the step
-/// after: `frag_prefetch` says why.
+/// A thread's values of A and of B for one step along K, and for the step after.
+///
+/// [`frag_prefetch`](crate::ladder::f32::frag_prefetch) says why.
 pub struct Fragments {
     a: [[f32; TM as usize]; 2],
     b: [[f32; TN as usize]; 2],
@@ -41,7 +44,7 @@ impl Fragments {
         Fragments { a: [[0.0; TM as usize]; 2], b: [[0.0; TN as usize]; 2] }
     }
 
-    /// Loads those of step `kk`, of tiles that begin at this thread's first elements.
+    /// Loads the values of step `kk`, from tiles that begin at this thread's first elements.
     ///
     /// # Safety
     /// The tiles have that row, and may be read.
@@ -55,9 +58,10 @@ impl Fragments {
         }
     }
 
-    /// `acc += a * b` with those of step `kk`, an outer product. Down a column and up the next:
-    /// each column's element of B stays in the reuse cache, and at the turns that of A. Of 96
-    /// orders this was the fastest.
+    /// `acc += a * b`, an outer product, with the values of step `kk`.
+    ///
+    /// It goes down a column and up the next. Each column's element of B stays in the reuse cache,
+    /// and at the turns that of A does. Of 96 orders this was the fastest.
     #[inline(always)]
     pub fn multiply(&self, acc: &mut Accumulators, kk: u32) {
         let (a, b) = (&self.a[kk as usize % 2], &self.b[kk as usize % 2]);
@@ -70,7 +74,7 @@ impl Fragments {
     }
 }
 
-/// Where a thread's outputs lie in the block's.
+/// Where a thread's outputs lie in the block's tile.
 #[derive(Clone, Copy)]
 pub struct ThreadTile {
     pub warp: u32,
@@ -82,7 +86,7 @@ pub struct ThreadTile {
 }
 
 impl ThreadTile {
-    /// Those of a lane of one of `THREADS / 32` warps.
+    /// The places of a lane of one of `THREADS / 32` warps.
     #[inline(always)]
     pub fn new(warp: u32, lane: u32) -> Self {
         ThreadTile {

@@ -1,9 +1,9 @@
-//! Products of a warpgroup: tiles of 16-bit elements in shared memory, by `wgmma`.
+//! Products of a warpgroup: `wgmma` on tiles of 16-bit elements in shared memory.
 
 use cuda_std::shared::SharedPtr;
 use cuda_std::sm_90a::wgmma::{Accumulator, Tile};
 
-/// A step along K, of tiles that lie as they were copied.
+/// Multiplies one step along K, from tiles that lie as they were copied.
 ///
 /// # Safety
 /// As for [`Accumulator::multiply_bf16`].
@@ -39,7 +39,7 @@ pub unsafe fn multiply_step<
     }
 }
 
-/// The same of tiles that are described.
+/// [`multiply_step`] with descriptors of the tiles.
 ///
 /// # Safety
 /// As for [`Accumulator::multiply_bf16`].

@@ -1,14 +1,15 @@
-//! What a thread reads from a tile in shared memory, 128 bits at a time.
+//! A thread's values of a tile in shared memory, loaded 128 bits at a time.
 
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
-/// The eight values of one row of a tile that a thread uses: two groups of four, half a row
-/// apart. The threads of a warp read neighbouring groups.
+/// A thread's eight values of one row of a tile: two groups of four, half a row apart.
+///
+/// The threads of a warp read neighbouring groups.
 ///
 /// # Safety
-/// `row` points to a row of `LEN` elements in shared memory, stored before the last barrier;
-/// `first` is a multiple of four below `LEN / 2`.
+/// - `row` points to a row of `LEN` elements in shared memory, stored before the last barrier.
+/// - `first` is a multiple of four below `LEN / 2`.
 #[inline(always)]
 pub unsafe fn fragment<const LEN: u32>(row: SharedPtr<f32>, first: u32) -> [f32; 8] {
     // SAFETY: inside the row; `first` and `LEN / 2` are multiples of four.

@@ -1,6 +1,7 @@
-//! Matrices of 16-bit elements whose rows need not begin on 16 bytes, read by vectors of 16 bytes.
+//! Matrices of 16-bit elements with misaligned rows, read in vectors of 16 bytes.
 //!
-//! Eight neighbours in a row lie in two neighbouring vectors that begin on 16 bytes, which a thread loads, and of which it takes them:
+//! Eight neighbours of a row lie in two neighbouring aligned vectors. A thread loads both and
+//! extracts the eight:
 //!
 //! ```text
 //!   a row         0 1 2 3 4 5 6 7 8 9 ..                begins three elements behind 16 bytes
@@ -8,15 +9,15 @@
 //!   neighbours    |- - - - - - - -|- - - - - - - -|     the second eight: elements 3 to 10 of the sixteen from 5 on
 //! ```
 //!
-//! Where these vectors would go beyond the ends of a row, the elements are loaded one by one.
+//! If these vectors would reach beyond the ends of a row, the elements are loaded one by one.
 
 use cuda_std::vec;
 
-/// Elements of 16 bytes, and these as words.
+/// Elements in 16 bytes, and the type of 16 bytes as words.
 pub const VECTOR: u32 = 8;
 pub type Words = [u32; VECTOR as usize / 2];
 
-/// What is loaded of eight neighbours: the two vectors that have them, or one of them in each word.
+/// Loaded data for eight neighbours: the two vectors that have them, or one neighbour in each word.
 pub type Loaded = [u32; VECTOR as usize];
 
 /// A matrix of 16-bit elements.
@@ -28,19 +29,19 @@ pub struct HalfRows {
     pub cols: u32,
 }
 
-/// Sixteen elements of a row that have eight neighbours.
+/// Sixteen elements of a row that contain eight neighbours.
 #[derive(Clone, Copy)]
 pub struct Window {
     /// The first of them, on 16 bytes.
     pub pointer: *const u16,
-    /// How many of them are in front of the neighbours.
+    /// Elements in front of the neighbours.
     skipped: u32,
     /// Whether all are in the row.
     is_inside: bool,
 }
 
 impl Window {
-    /// The neighbours, of what was loaded.
+    /// Extracts the neighbours from what was loaded.
     #[inline(always)]
     pub fn neighbours(self, loaded: Loaded) -> Words {
         eight_of(loaded, self.skipped)
@@ -58,13 +59,13 @@ pub unsafe fn load_vector(pointer: *const u16) -> Words {
 }
 
 impl HalfRows {
-    /// Where eight neighbours lie that have this number in a row, or in the last one.
+    /// The window of group `number` of eight neighbours in a row, or in the last row.
     #[inline(always)]
     pub fn window(self, row: u32, number: u32) -> Window {
         let row = self.row(row);
         let skipped = row as usize as u32 / 2 % VECTOR;
         let first = (number * VECTOR).wrapping_sub(skipped);
-        // Before the row it is a number of nearly 2^32.
+        // In front of the row, `first` is nearly 2^32.
         let is_inside = first < self.cols.saturating_sub(2 * VECTOR - 1);
         Window { pointer: row.wrapping_add(first as usize), skipped, is_inside }
     }
@@ -75,8 +76,9 @@ impl HalfRows {
         self.pointer.wrapping_add(row.min(self.rows - 1) as usize * self.ld as usize)
     }
 
-    /// Loads eight neighbours of a row, or of the last one, which have this number in it. All loads are in flight when this
-    /// returns.
+    /// Loads group `number` of eight neighbours of a row, or of the last row.
+    ///
+    /// All loads are in flight when this returns.
     ///
     /// # Safety
     /// The matrix is there, in global memory, and has elements, and nothing writes it.
@@ -93,7 +95,7 @@ impl HalfRows {
             }
             let row = self.row(row);
             [0, 1, 2, 3, 4, 5, 6, 7].map(|i| {
-                // Past the end of the row its last element is loaded for nothing.
+                // Past the end of the row its last element is loaded, and not used.
                 let col = (number * VECTOR + i).min(self.cols - 1);
                 let [element]: [u16; 1] = vec::load(row.wrapping_add(col as usize));
                 element.into()
@@ -101,7 +103,7 @@ impl HalfRows {
         }
     }
 
-    /// The neighbours, of what was loaded for them, with zeros past the end of the row.
+    /// Extracts the neighbours from what was loaded for them, with zeros past the end of the row.
     #[inline(always)]
     pub fn neighbours(self, row: u32, number: u32, loaded: Loaded) -> Words {
         let window = self.window(row, number);
@@ -118,7 +120,7 @@ impl HalfRows {
     }
 }
 
-/// The eight elements behind so many, up to seven, of sixteen.
+/// Eight of sixteen elements, behind the first `skipped`, which are at most seven.
 #[inline(always)]
 pub fn eight_of([a, b, c, d, e, f, g, h]: Loaded, skipped: u32) -> Words {
     let two = |after: u32, before: u32| if skipped & 4 != 0 { after } else { before };

@@ -1,8 +1,8 @@
-//! Tiles of matrices of 16-bit elements whose rows begin anywhere, by asynchronous copies.
+//! Tiles of 16-bit matrices with misaligned rows, loaded by asynchronous copies.
 //!
-//! Where rows begin on 16 bytes, each vector of a tile is one copy to where it belongs. Elsewhere the vectors
-//! that begin on 16 bytes are copied as they lie, one more for each row, and then moved, through registers, by as many
-//! elements as the row begins behind such a place:
+//! If rows are aligned, each vector of a tile is copied straight to its place. If not, the aligned
+//! vectors around a row are copied unchanged, one more per row. Then they are moved, through
+//! registers, by the row's misalignment:
 //!
 //! ```text
 //!   a row of the tile          0 1 2 3 4 5 6 7 8 9 ..
@@ -10,7 +10,8 @@
 //!   moved                |0 1 2 3 4 5 6 7|8 9 ..
 //! ```
 //!
-//! In place, vectors of a row are swizzled by its number, so that `ldmatrix` reads from all banks.
+//! In its place, the vectors of a row are swizzled by its number, so that `ldmatrix` reads from all
+//! banks.
 
 use core::array;
 
@@ -21,28 +22,29 @@ use cuda_std::vec;
 
 use crate::device::operand::half_rows::{HalfRows, VECTOR, Words, eight_of};
 
-/// Some rows of a matrix, of so many vectors of eight elements each, from (row, col) on.
+/// A tile: `lines` rows of `vectors` vectors of eight elements, from (row, col) on.
 #[derive(Clone, Copy)]
 pub struct HalfTile {
     pub lines: u32,
     pub vectors: u32,
-    /// Whether rows one by one walk along K; otherwise each does.
+    /// Whether K runs from row to row; otherwise it runs along each row.
     pub mn: bool,
     pub matrix: HalfRows,
     pub row: u32,
     pub col: u32,
-    /// How much of the tile is read along K, a multiple of eight: no more is copied.
+    /// How much of the tile is read along K, a multiple of eight. No more is copied.
     pub depth: u32,
 }
 
 impl HalfTile {
-    /// Elements of shared memory for so many rows of so many vectors as they lie.
+    /// Elements of shared memory for `lines` rows of `vectors` vectors that are copied as they lie.
     pub const fn as_it_lies(lines: u32, vectors: u32) -> u32 {
         lines * (vectors + 1) * VECTOR
     }
 
-    /// Whether so many threads share a tile of so many lines and vectors evenly: each has a vector of as many lines, which lie a multiple of
-    /// eight apart.
+    /// Whether `threads` share a tile of `lines` and `vectors` evenly.
+    ///
+    /// Each thread has one vector in the same number of lines, which lie a multiple of eight apart.
     pub const fn is_shared_out([lines, vectors]: [u32; 2], threads: u32) -> bool {
         let step = threads / vectors;
         threads.is_multiple_of(vectors) && step.is_multiple_of(8) && lines.is_multiple_of(step)
@@ -54,7 +56,7 @@ impl HalfTile {
         Self::as_it_lies(1, self.vectors)
     }
 
-    /// Where a vector of a row lies in a tile of so many vectors.
+    /// Where a vector of a row lies in a tile of `vectors` vectors per row.
     #[inline(always)]
     pub fn place(vectors: u32, line: u32, vector: u32) -> u32 {
         (line * vectors + (vector ^ (line % 8))) * VECTOR
@@ -66,8 +68,9 @@ impl HalfTile {
         (self.matrix.pointer as usize).is_multiple_of(16) && self.matrix.ld.is_multiple_of(VECTOR)
     }
 
-    /// What one of so many threads copies: a vector of every so many rows, all of which begin equally far behind 16 bytes. Along K
-    /// so much is needed.
+    /// This thread's vectors, one every `step` rows, all with the same misalignment.
+    ///
+    /// `needed` is how much is needed along K.
     #[inline(always)]
     fn part(self, [thread, threads]: [u32; 2], needed: u32) -> Part {
         let Self { lines, vectors, mn, matrix: HalfRows { pointer, ld, .. }, row, col, depth } =
@@ -75,7 +78,8 @@ impl HalfTile {
         let (line, vector, step) = (thread / vectors, thread % vectors, threads / vectors);
         let row = row + line;
         let first = pointer.wrapping_add(row as usize * ld as usize + col as usize);
-        // Of rows that walk along K less may be needed, of others there may be less.
+        // A row along K may be needed only in part. If K runs from row to row, there may be fewer
+        // rows.
         let is_needed = mn || vector * VECTOR < needed;
         let lines = if mn { depth } else { lines };
         let count = if is_needed { lines.saturating_sub(line).div_ceil(step) } else { 0 };
@@ -98,15 +102,20 @@ impl HalfTile {
         self.matrix.cols.saturating_sub(self.col).min(needed)
     }
 
-    /// Asks for the tile, with zeros outside of the matrix, or for what lies there, which is to be [moved](Self::move_into) then.
+    /// Asks for the tile.
+    ///
+    /// If rows are aligned, elements outside of the matrix become zeros. If not, the tile is copied
+    /// as it lies, and has to be [moved](Self::move_into).
     ///
     /// # Safety
-    /// All of so many threads of a block call this, by whom the tile [is shared out](Self::is_shared_out). Nobody else uses this shared
-    /// memory, and the matrix is there, in global memory, and stays as it is.
+    /// - All `threads` of a block call this, and the tile [is shared out](Self::is_shared_out)
+    ///   among them.
+    /// - Nobody else uses this shared memory.
+    /// - The matrix is there, in global memory, and stays as it is.
     #[inline(always)]
     pub unsafe fn copy(self, to: SharedPtr<u16>, as_it_lies: SharedPtr<u16>, threads: [u32; 2]) {
         let Part { line, vector, step, count, mut row, mut first, apart, skipped } =
-            // As they lie, elements may be in one vector more.
+            // As they lie, elements may reach into one vector more.
             self.part(threads, self.depth + if self.is_aligned() { 0 } else { 1 });
         let HalfRows { pointer, ld, rows, cols } = self.matrix;
         let (width, most) = (self.width(), self.lines / step);
@@ -127,17 +136,17 @@ impl HalfTile {
             return;
         }
         let mut to = as_it_lies.add(line * self.pitch() + vector * VECTOR);
-        // From the first element of the row to that of the vector, which may be in front of it.
+        // Elements from the row's first to the vector's first, which may be in front of it.
         let ahead = (vector * VECTOR).wrapping_sub(skipped).cast_signed();
         let begin = -self.col.cast_signed();
         let is_in_row = |ahead: i32| ahead >= begin && (ahead - begin) as u32 + VECTOR <= cols;
-        // Where there is nothing between rows, what is around a row may be read, too.
+        // If there are no gaps between rows, elements around a row may also be read.
         let end = pointer.wrapping_add(rows as usize * ld as usize);
         let is_dense = ld == cols;
-        // Not known to the compiler, so that the loop is not unrolled.
+        // Behind `black_box`, so that the loop is not unrolled.
         for i in 0..black_box(most) {
             if i < count && row < rows {
-                // Of the last vector, the next one as well.
+                // The thread with the last vector also copies the next one.
                 for next in 0..if vector + 1 == self.vectors { 2 } else { 1 } {
                     let (ahead, to) =
                         (ahead + (next * VECTOR).cast_signed(), to.add(next * VECTOR));
@@ -165,10 +174,12 @@ impl HalfTile {
         }
     }
 
-    /// Moves what was copied as it lies to where it belongs, with zeros outside of the matrix; nothing if it is there already.
+    /// Moves what was copied as it lies to its place, with zeros outside of the matrix.
+    ///
+    /// If rows are aligned, everything is in its place already.
     ///
     /// # Safety
-    /// As for [`copy`](Self::copy), which has been waited for by all threads, with a barrier behind it.
+    /// As for [`copy`](Self::copy). All threads have waited for it, with a barrier behind it.
     #[inline(always)]
     pub unsafe fn move_into(
         self,
@@ -188,7 +199,7 @@ impl HalfTile {
                 let inside = if row + i * step < self.matrix.rows { inside } else { 0 };
                 let from = from.add(i * step * self.pitch() / 2);
                 let (mut near, mut far) = ([0; 4], [0; 4]);
-                // SAFETY: in these rows, on 16 bytes; so much of them has been copied.
+                // SAFETY: in these rows, on 16 bytes. The elements read have been copied.
                 unsafe {
                     if inside > 0 {
                         near = from.load_vec(0);
@@ -208,27 +219,30 @@ impl HalfTile {
     }
 }
 
-/// What a thread copies of a tile.
+/// A thread's part of the copies of a tile.
 struct Part {
-    /// The first row, and the vector of it.
+    /// The part's first row in the tile, and its vector in each row.
     line: u32,
     vector: u32,
-    /// From one row to the next, and how many there are.
+    /// Rows from one to the next, and the number of rows.
     step: u32,
     count: u32,
-    /// The first row's number in the matrix, and where the tile has it.
+    /// The first row's number in the matrix, and the address of its first element in the tile.
     row: u32,
     first: *const u16,
-    /// From one to the next.
+    /// Elements from one row to the next.
     apart: usize,
-    /// How many elements of the rows' first vectors are in front of them.
+    /// Elements in front of the rows, in their first aligned vectors.
     skipped: u32,
 }
 
-/// Copies those of eight elements that are there, and zeros instead of the others: a vector is read as a whole.
+/// Copies the elements of a vector that are there, with zeros for the others.
+///
+/// A vector is read as a whole.
 ///
 /// # Safety
-/// They are, and nobody else uses this shared memory, which is on 16 bytes.
+/// The elements that are said to be there are. Nobody else uses this shared memory, which is on 16
+/// bytes.
 #[inline(always)]
 unsafe fn copy_elements(from: *const u16, to: SharedPtr<u16>, is_there: impl Fn(u32) -> bool) {
     let element = |j: u32| {
@@ -247,7 +261,7 @@ unsafe fn copy_elements(from: *const u16, to: SharedPtr<u16>, is_there: impl Fn(
     unsafe { to.cast::<u32>().store_vec(0, words) };
 }
 
-/// So many of eight elements, and zeros.
+/// The first `count` of eight elements, then zeros.
 #[inline(always)]
 fn first_of(words: Words, count: u32) -> Words {
     let word = |i: u32| match count.saturating_sub(2 * i) {

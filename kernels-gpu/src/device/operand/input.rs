@@ -1,25 +1,26 @@
-//! The matrices of a GEMM as a rung sees them, with the edges taken care of.
+//! A or B as a rung reads it, in bounds.
 //!
-//! A tile that reaches past the edge of its matrix is filled up with zeros, which add
-//! nothing to a product, and what lies past the edge of C is not stored. So a rung can work
-//! on whole tiles, whatever the shape.
+//! Beyond the edge of its matrix a tile is filled with zeros, which add nothing to a product.
+//! Outputs beyond the edge of C are not stored. So a rung can work on whole tiles, whatever the
+//! shape.
 //!
 //! # Vectorised accesses
 //!
-//! Where `ALIGNED` is true, the launch promises that every row starts at a multiple of 16
-//! bytes and holds a multiple of four elements. Four neighbours are then all inside or all
-//! outside, and one 128-bit access moves them. Where it is false they move one by one. The
-//! host chooses, once per launch; see
+//! With `ALIGNED`, the launch promises that every row starts at a multiple of 16 bytes and holds a
+//! multiple of four elements. Four neighbours are then all inside or all outside, and one 128-bit
+//! access moves them. Without it they move one by one. The host chooses, once per launch; see
 //! [`KernelDescriptor::unaligned`](crate::abi::KernelDescriptor::unaligned).
 
 use cuda_std::prelude::*;
 use cuda_std::vec;
 
-/// An address of an array of them, as a step from the array: so the compiler knows that it is global,
-/// as the array is.
+/// Address number `number` of an array, computed as a step from the array.
+///
+/// So the compiler knows that the address is global, as the array is.
 ///
 /// # Safety
-/// The array lies in global memory, has so many addresses, and nothing writes it during the launch.
+/// The array lies in global memory, has more than `number` addresses, and nothing writes it during
+/// the launch.
 #[inline(always)]
 pub unsafe fn addressed(array: *mut f32, number: u32) -> *mut f32 {
     // SAFETY: the caller's contract.
@@ -62,8 +63,7 @@ impl Input {
         rows as usize * self.ld as usize
     }
 
-    /// The address of element (row, col), and true; or some aligned address, and false,
-    /// outside.
+    /// The address of element (row, col), and true; or, outside, some aligned address, and false.
     #[inline(always)]
     pub fn address_if_inside(self, row: u32, col: u32) -> (*const f32, bool) {
         if row < self.rows && col < self.cols {
@@ -89,7 +89,7 @@ impl Input {
     /// is a multiple of four.
     ///
     /// # Safety
-    /// Where `ALIGNED`, the matrix is as the module says.
+    /// If `ALIGNED`, the matrix is as the module says.
     #[inline(always)]
     pub unsafe fn get4<const ALIGNED: bool>(self, row: u32, col: u32) -> F32x4 {
         if !ALIGNED {

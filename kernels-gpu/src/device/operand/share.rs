@@ -5,8 +5,9 @@ use cuda_std::shared::SharedPtr;
 
 use crate::device::operand::input::Input;
 
-/// Loads this thread's share of a tile into registers: `LOADS` times four elements,
-/// `STRIDE` rows apart, the first of them at (row, col).
+/// Loads this thread's share of a tile into registers.
+///
+/// The share is `LOADS` times four elements, `STRIDE` rows apart, the first of them at (row, col).
 ///
 /// # Safety
 /// As for [`Input::get4`].
@@ -20,11 +21,11 @@ pub unsafe fn load_share<const ALIGNED: bool, const STRIDE: u32, const LOADS: us
     core::array::from_fn(|i| unsafe { matrix.get4::<ALIGNED>(row + i as u32 * STRIDE, col) })
 }
 
-/// Stores this thread's share of a tile as it is: the first four elements at (row, col).
+/// Stores this thread's share of a tile unchanged: the first four elements at (row, col).
 ///
 /// # Safety
-/// `smem` points to a tile with the leading dimension `LD`, a multiple of four, that no other
-/// thread reads or writes there.
+/// `smem` points to a tile with the leading dimension `LD`, a multiple of four. No other thread
+/// reads or writes the share there.
 #[inline(always)]
 pub unsafe fn store_share<const LD: u32, const STRIDE: u32, const LOADS: usize>(
     smem: SharedPtr<f32>,
@@ -38,8 +39,9 @@ pub unsafe fn store_share<const LD: u32, const STRIDE: u32, const LOADS: usize>(
     }
 }
 
-/// Stores this thread's share of a tile transposed: the element at (row, col) of the matrix's
-/// tile goes to (col, row) of the one in shared memory.
+/// Stores this thread's share of a tile transposed.
+///
+/// The element at (row, col) of the matrix's tile goes to (col, row) of the tile in shared memory.
 ///
 /// # Safety
 /// As for [`store_share`]; `LD` may be any number.

@@ -1,5 +1,6 @@
-//! An operand whose rows do not begin on 16 bytes, which bulk copies do not reach: the producer's threads load its elements, and
-//! store them where a bulk copy would have.
+//! An operand with misaligned rows, which bulk copies cannot read.
+//!
+//! The producer's threads load its elements, and store them where a bulk copy would have.
 
 use cuda_std::shared::SharedPtr;
 use cuda_std::warp;
@@ -8,9 +9,9 @@ use crate::device::operand::half_rows;
 use crate::device::operand::half_rows::{HalfRows, Loaded, VECTOR};
 use crate::device::pipeline::roles::WARPGROUP;
 
-/// Rows of a box, and elements of a row, which are 128 bytes.
+/// Rows of a box, and elements of a row, which is 128 bytes.
 const SIZE: u32 = 64;
-/// Vectors of a row, and how many of a box a thread copies, each so many rows below the one before.
+/// Vectors of a row; vectors of a box that a thread copies; and rows from one of these to the next.
 const VECTORS: u32 = SIZE / VECTOR;
 const OF_THREAD: usize = (SIZE * VECTORS / WARPGROUP) as usize;
 const STEP: u32 = WARPGROUP / VECTORS;
@@ -18,7 +19,9 @@ const STEP: u32 = WARPGROUP / VECTORS;
 const _: () =
     assert!(STEP.is_multiple_of(VECTOR), "a thread's rows begin equally far behind 16 bytes");
 
-/// A matrix of 16-bit elements in device memory, whose rows one by one walk along K if `MN`, and of which otherwise each does.
+/// A matrix of 16-bit elements in device memory.
+///
+/// If `MN`, K runs from row to row. Otherwise it runs along each row.
 #[derive(Clone, Copy)]
 pub struct Unaligned<const MN: bool> {
     rows: HalfRows,
@@ -26,18 +29,18 @@ pub struct Unaligned<const MN: bool> {
     stride: u64,
 }
 
-/// What a thread has loaded of a box.
+/// A thread's loaded part of a box.
 pub type Part = [Loaded; OF_THREAD];
 
 impl<const MN: bool> Unaligned<MN> {
-    /// A matrix with this number of elements along K, and along the other dimension.
+    /// A matrix with `size` elements along K and along the other dimension.
     #[inline(always)]
     pub fn new(pointer: *const u16, ld: u32, stride: u64, size: [u32; 2]) -> Self {
         let [rows, cols] = Self::ordered(size);
         Self { rows: HalfRows { pointer, ld, rows, cols }, stride }
     }
 
-    /// That of a product.
+    /// The matrix of a product.
     #[inline(always)]
     pub fn of_product(self, product: u32) -> Self {
         let offset = product as usize * self.stride as usize;
@@ -45,21 +48,22 @@ impl<const MN: bool> Unaligned<MN> {
         Self { rows: HalfRows { pointer, ..self.rows }, ..self }
     }
 
-    /// What belongs to rows and to columns, of what belongs to K and to the other dimension.
+    /// Orders values for K and for the other dimension as values for rows and for columns.
     #[inline(always)]
     fn ordered([k, other]: [u32; 2]) -> [u32; 2] {
         if MN { [k, other] } else { [other, k] }
     }
 
-    /// The row and the number in it of the first vector that a thread copies of a box, which begins at this place.
+    /// A thread's first vector of a box at `place`: its row, and its number in that row.
     #[inline(always)]
     fn first(place: [u32; 2], thread: u32) -> (u32, u32) {
         let [row, col] = Self::ordered(place);
         (row + thread / VECTORS, col / VECTOR + thread % VECTORS)
     }
 
-    /// Loads a thread's part of a box from this place along K, a multiple of 64, and one along the other dimension, on. All
-    /// loads are in flight when this returns.
+    /// Loads a thread's part of the box at `place`: K, a multiple of 64, and the other dimension.
+    ///
+    /// All loads are in flight when this returns.
     ///
     /// # Safety
     /// As for [`HalfRows::load`]; the thread is one of [`WARPGROUP`].
@@ -74,7 +78,7 @@ impl<const MN: bool> Unaligned<MN> {
                 // SAFETY: inside of the matrix, and as far behind 16 bytes as the first.
                 let [a, b, c, d] = unsafe { half_rows::load_vector(at) };
                 let mut behind = [0; VECTOR as usize / 2];
-                // The other threads have it of their neighbours.
+                // For other threads, the neighbour has loaded it.
                 if is_last_of_row(thread) {
                     // SAFETY: as above.
                     behind = unsafe { half_rows::load_vector(at.wrapping_add(VECTOR as usize)) };
@@ -92,23 +96,26 @@ impl<const MN: bool> Unaligned<MN> {
         part
     }
 
-    /// Whether a box, and vectors that begin on 16 bytes and have any of it, are inside.
+    /// Whether a box is inside, together with all aligned vectors that have any of it.
     #[inline(always)]
     fn is_inside(self, place: [u32; 2]) -> bool {
         let [row, col] = Self::ordered(place);
         row + SIZE <= self.rows.rows && col >= VECTOR && col + SIZE + VECTOR <= self.rows.cols
     }
 
-    /// Stores it to a box in shared memory, with the swizzle of 128 bytes, and zeros past the end of K: what is outside of the
-    /// other dimension belongs to sums that are not stored.
+    /// Stores the part to a box in shared memory, with the swizzle of 128 bytes.
+    ///
+    /// Past the end of K there are zeros. Elements outside of the other dimension belong to sums
+    /// that are not stored.
     ///
     /// # Safety
-    /// The box is there, on [`ALIGNMENT`](crate::abi::tensor_core::ALIGNMENT) bytes, and nobody else accesses what the thread stores. Whole
-    /// warps call this together.
+    /// - The box is there, on [`ALIGNMENT`](crate::abi::tensor_core::ALIGNMENT) bytes.
+    /// - Nobody else accesses what the thread stores.
+    /// - Whole warps call this together.
     #[inline(always)]
     pub unsafe fn store(self, place: [u32; 2], thread: u32, part: Part, to: SharedPtr<u16>) {
         let (row, number) = Self::first(place, thread);
-        // Within 128 bytes, vectors change places, in all rows of a thread in the same way.
+        // Vectors are swizzled within 128 bytes, in all rows of a thread in the same way.
         let first = to.add((thread ^ (thread / VECTORS % VECTORS)) * VECTOR).cast::<u32>();
         let store = |i: usize, words| {
             // SAFETY: in the box.
@@ -119,7 +126,8 @@ impl<const MN: bool> Unaligned<MN> {
             for i in 0..OF_THREAD {
                 let [a, b, c, d, e, f, g, h] = part[i];
                 let next = |own: u32, behind: u32| {
-                    // SAFETY: the caller's contract: the condition above is the same for all threads.
+                    // SAFETY: the caller's contract; the condition above is the same for all
+                    // threads.
                     let (next, _) = unsafe { warp::warp_shuffle_down(u32::MAX, own, 1, VECTORS) };
                     if is_last_of_row(thread) { behind } else { next }
                 };

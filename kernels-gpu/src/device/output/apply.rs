@@ -1,4 +1,4 @@
-//! Applying an epilogue: from a thread's sums to what is stored in C.
+//! Applying an epilogue: from a thread's sums to the elements of C.
 
 use cuda_std::hint::black_box;
 use cuda_std::vec;
@@ -11,9 +11,10 @@ use crate::device::output::places::Places;
 use crate::device::output::source::{Source, SourceOf};
 
 impl Output {
-    /// Stores what an epilogue makes of `count` sums, whose places are given. Loads of many outputs
-    /// are in flight at once. Where `quads`, each four are neighbours in a row, and C is
-    /// [`is_aligned`](Self::is_aligned).
+    /// Stores an epilogue's results for `count` sums, at the given places.
+    ///
+    /// Loads for many outputs are in flight at once. With `quads`, each four outputs are neighbours
+    /// in a row, and C is [`is_aligned`](Self::is_aligned).
     ///
     /// # Safety
     /// The parameters are as the launch promises, and no other thread stores these elements.
@@ -26,7 +27,7 @@ impl Output {
         places: impl Places,
         mut values: [f32; N],
     ) {
-        // SAFETY: the caller's contract. C is a matrix that can be read as well.
+        // SAFETY: the caller's contract. C can also be read.
         unsafe {
             self.apply_epilogue(epilogue, count, places, SourceOf::<f32>::NEW, &mut values);
         };
@@ -54,11 +55,13 @@ impl Output {
         }
     }
 
-    /// What an epilogue makes of `count` sums, whose places are given, before they are stored. With a
-    /// beta that is not 0, what is in C is added.
+    /// Applies an epilogue to `count` sums, at the given places, before they are stored.
+    ///
+    /// With a beta that is not 0, C is read, and beta times C is added.
     ///
     /// # Safety
-    /// The parameters are as the launch promises, C can be read as `source` does, and the places are as [`Places::ALIGNED`] says.
+    /// - The parameters are as the launch promises, and C can be read as `source` does.
+    /// - The places are as [`Places::ALIGNED`] says.
     #[inline(always)]
     pub(crate) unsafe fn apply_epilogue<P: Places, const N: usize>(
         self,
@@ -72,7 +75,7 @@ impl Output {
             ACTIVATION, BIAS_COLUMN, BIAS_ROW, DEVICE_FACTORS, GELU, GELU_TANH, NO_SUM, RELU,
             RESIDUAL, SCALE_COLUMN, SCALE_ROW, SILU,
         };
-        // Not known to be the same each time: else a loop around this would become one for each set of
+        // Behind `black_box`: otherwise a loop around this would become one loop per set of
         // operations.
         let operations = black_box(epilogue.operations);
         let epilogue = Parameters { operations, ..epilogue };
@@ -80,8 +83,9 @@ impl Output {
         if epilogue.has(DEVICE_FACTORS) {
             // SAFETY: the launch promises both.
             unsafe { (alpha, beta) = (element(epilogue.alpha), element(epilogue.beta)) };
-            // Nothing is left of A and B with alpha = 0, NaN included. -0 leaves every C as it is, -0
-            // itself. For factors that are numbers the host does this: see `KernelDescriptor`.
+            // With alpha = 0 nothing is left of A and B, not even NaN. Adding -0 leaves every C as
+            // it is, even -0. If the factors are parameters, the host does this: see
+            // `KernelDescriptor`.
             if alpha == 0.0 || epilogue.has(NO_SUM) {
                 (*values, alpha) = ([0.0; N], if beta == 0.0 { 0.0 } else { -0.0 });
             }
@@ -119,7 +123,7 @@ impl Output {
         }
     }
 
-    /// Stores a few sums whose places are `at`, with what an epilogue makes of them if there is one.
+    /// Stores a few sums at the places `at`, with an epilogue applied if there is one.
     ///
     /// # Safety
     /// As for [`store_epilogue`](Self::store_epilogue).
@@ -142,10 +146,10 @@ impl Output {
         }
     }
 
-    /// Applies an epilogue that reads an element for each row, or for each column.
+    /// Applies an epilogue that reads one element per row, or one per column.
     ///
     /// # Safety
-    /// What it loads for outputs inside C is there, and nothing writes it.
+    /// Everything that it loads for outputs inside C is there, and nothing writes it.
     #[inline(always)]
     unsafe fn visit_vector<const N: usize, P: Places>(
         self,
@@ -165,7 +169,7 @@ impl Output {
         }
     }
 
-    /// Adds the bias of the columns that a kernel has loaded ahead.
+    /// Adds the bias of the columns, which the kernel has loaded ahead.
     ///
     /// # Safety
     /// The launch has a bias for each column.
@@ -187,13 +191,15 @@ impl Output {
         }
     }
 
-    /// Applies an epilogue that reads the same for several outputs: `first` takes one of [`Places::first`].
-    /// Without runs, outputs outside of C have the last row or column, so that no load has a condition; C is
-    /// not empty.
+    /// Applies an epilogue that reads the same element for several outputs.
+    ///
+    /// `first` selects one of [`Places::first`]. Without runs, outputs outside of C read the last
+    /// row or column, so that no load has a condition; C is not empty.
     ///
     /// # Safety
-    /// What it loads for outputs inside C is there, and nothing writes it; it looks only at the row if `per_row`, and only
-    /// at the column if not. The places are as [`Places::ALIGNED`] says.
+    /// - Everything that it loads for outputs inside C is there, and nothing writes it.
+    /// - It looks only at the row if `per_row`, and otherwise only at the column.
+    /// - The places are as [`Places::ALIGNED`] says.
     #[inline(always)]
     unsafe fn visit_shared<const N: usize, P: Places>(
         self,
@@ -229,7 +235,7 @@ impl Output {
                 let is_inside =
                     if per_row { row < self.rows } else { col + (next as u32) < self.cols };
                 if first(places.first(i)) == i && is_inside {
-                    // SAFETY: inside, as far as is looked at.
+                    // SAFETY: the coordinate that it looks at is inside.
                     loaded[i] = unsafe { epilogue.load(row, col, next) };
                 }
             }
@@ -242,7 +248,8 @@ impl Output {
     /// Applies an epilogue to outputs. All loads are in flight before the first is used.
     ///
     /// # Safety
-    /// What it loads for outputs inside C is there, and the places are as [`Places::ALIGNED`] says.
+    /// Everything that it loads for outputs inside C is there. The places are as
+    /// [`Places::ALIGNED`] says.
     #[inline(always)]
     pub(crate) unsafe fn visit<const N: usize, P: Places>(
         self,

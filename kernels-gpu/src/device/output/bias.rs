@@ -1,4 +1,4 @@
-//! Vectors of an epilogue, such as a bias: one element for each row or column of C, loaded or copied ahead.
+//! Vectors of an epilogue, such as a bias, with one element per row or column of C.
 
 use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
@@ -10,7 +10,7 @@ use crate::device::output::epilogue::{Epilogue, element};
 use crate::device::output::places::ColumnBias;
 use crate::device::output::tensor::TensorOutput;
 
-/// An element for each row, or for each column.
+/// One element per row, or one per column.
 #[derive(Clone, Copy)]
 pub(super) struct Vector {
     pub(super) elements: *const f32,
@@ -27,7 +27,7 @@ impl Vector {
         unsafe { element(self.elements.add(at as usize).add(next)) }
     }
 
-    /// Those of four neighbours in a row.
+    /// The elements for four neighbours in a row.
     ///
     /// # Safety
     /// As for [`at`](Self::at); those of columns lie on 16 bytes.
@@ -96,8 +96,9 @@ impl Parameters {
         self.has(operations::BIAS_COLUMN)
     }
 
-    /// The bias of four columns of the `cols` there are, from `col` on; 0 past the last, and if there is none for each
-    /// column.
+    /// The bias of four of `cols` columns, from `col` on.
+    ///
+    /// It is 0 past the last column, and if there is no bias for each column.
     ///
     /// # Safety
     /// The parameters are as the launch promises.
@@ -119,10 +120,10 @@ impl Parameters {
 pub struct StagedBias(SharedPtr<f32>);
 
 impl StagedBias {
-    /// Where it is to be.
+    /// The bias that will be copied to `memory`.
     ///
     /// # Safety
-    /// The memory, on 16 bytes, is a warp's own, and of as many elements as the tile has columns.
+    /// The memory, on 16 bytes, is a warp's own, with one element for each of the tile's columns.
     #[inline(always)]
     pub unsafe fn at(memory: SharedPtr<f32>) -> Self {
         Self(memory)
@@ -145,24 +146,28 @@ impl ColumnBias for StagedBias {
 }
 
 impl<const F16: bool> TensorOutput<F16> {
-    /// Begins to copy the bias of `cols` columns from `col` on, if it is read as vectors: for [`store_fragments`](Self::store_fragments), so that
-    /// nothing waits for it there. Each warp has a copy of its own, since warps of a tile need not wait for each other.
+    /// Begins to copy the bias of `cols` columns, from `col` on, if it is read as vectors.
+    ///
+    /// It is for [`store_fragments`](Self::store_fragments), which then waits for nothing. Each
+    /// warp has its own copy, since the warps of a tile need not wait for each other.
     ///
     /// # Safety
-    /// There is a bias for each column. A whole warp calls this together, with its own memory of as many elements.
+    /// There is a bias for each column. A whole warp calls this together, with its own memory of
+    /// `cols` elements.
     #[inline(always)]
     pub unsafe fn copy_bias(self, col: u32, cols: u32, to: StagedBias) {
         if !self.takes_vectors() {
             return;
         }
-        // SAFETY: the warp is together: all have read what it was before.
+        // SAFETY: the warp is together, so all have read what was there before.
         unsafe { warp::sync_warp(u32::MAX) };
         for first in (0..cols).step_by(128) {
             let i = first + black_box(warp::lane_id()) * 4;
             if i < cols {
                 let inside = self.c.cols.saturating_sub(col + i).min(4);
                 let from = self.epilogue.bias.wrapping_add((col + i) as usize);
-                // SAFETY: as much as is inside, on 16 bytes; the warp's own memory.
+                // SAFETY: only elements that are inside are read, on 16 bytes; the warp's own
+                // memory.
                 unsafe { cp_async::copy16_zfill(to.0.add(i), from, 4 * inside) };
             }
         }

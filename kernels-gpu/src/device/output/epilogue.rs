@@ -1,4 +1,4 @@
-//! Epilogues: what becomes of a sum before it is stored, while it is still in registers.
+//! Epilogues: operations on a sum before it is stored, while it is still in registers.
 //!
 //! ```text
 //! value = alpha * sum + beta * C     alpha and beta are parameters, or in device memory
@@ -8,11 +8,11 @@
 //! C     = value + residual           a matrix of C's shape
 //! ```
 //!
-//! Each of these is an [`Epilogue`]: what it loads for an output, and what it makes of it. The launch
-//! says which there are ([`Parameters`]), so that no kernel is compiled once more for any of them.
-//! Where there is none, a kernel stores as it would without (`persistent` only if it does not read C): one branch,
-//! the same for all threads.
-//! It comes after the reductions of slice-K, split-K and stream-K, so that it sees final sums alone.
+//! Each of these is an [`Epilogue`], which says what it loads for an output and how it changes the
+//! output. The launch says which operations there are ([`Parameters`]), so no kernel is compiled
+//! again for any of them. Without an epilogue, a kernel stores as if it had none (`persistent` only
+//! if it does not read C). That costs one branch, the same for all threads. Epilogues come after
+//! the reductions of slice-K, split-K and stream-K, so they see only final sums.
 //!
 //! To add one: implement [`Epilogue`], give it a number in [`operations`], and call
 //! `visit` for it in `Output::apply_epilogue`.
@@ -22,10 +22,11 @@ use cuda_std::{fast, vec};
 
 use crate::abi::epilogue::{Parameters, operations};
 
-/// What becomes of an output.
+/// An operation on an output.
 pub trait Epilogue: Copy {
-    /// What it reads for the output so many columns right of (row, col), if anything: for neighbours there is one
-    /// address to work out.
+    /// The element that it reads for the output `next` columns right of (row, col), if any.
+    ///
+    /// Neighbours share one address computation.
     ///
     /// # Safety
     /// That output lies inside C.
@@ -34,10 +35,11 @@ pub trait Epilogue: Copy {
         0.0
     }
 
-    /// The same for four neighbours, by one access where there are four elements.
+    /// [`load`](Self::load) for four neighbours, in one access if there are four elements.
     ///
     /// # Safety
-    /// They lie inside C, and are as [`Places::ALIGNED`](crate::device::output::places::Places::ALIGNED) says.
+    /// They lie inside C, and are as
+    /// [`Places::ALIGNED`](crate::device::output::places::Places::ALIGNED) says.
     #[inline(always)]
     unsafe fn load4(self, row: u32, col: u32) -> F32x4 {
         // SAFETY: the caller's contract.
@@ -48,7 +50,8 @@ pub trait Epilogue: Copy {
     fn apply(self, value: f32, loaded: f32) -> f32;
 }
 
-/// An element in global memory: of a pointer in a structure the compiler does not know that.
+/// Loads an element of global memory. The compiler cannot know the space of a pointer in a
+/// structure.
 ///
 /// # Safety
 /// It can be read.
@@ -77,9 +80,10 @@ pub(super) struct Gelu;
 impl Epilogue for Gelu {
     #[inline(always)]
     fn apply(self, x: f32, _: f32) -> f32 {
-        // P(X > a) = numerator / denominator * exp(-a^2 / 2), two polynomials in a, the latter with a^4 besides (a
-        // minimax fit): to 7.1e-8 * (1 + a^2 / 2) relatively, before rounding, up to 13.2, where the exponential function
-        // is flushed to 0.
+        // P(X > a) = numerator / denominator * exp(-a^2 / 2). Both are polynomials in a; the
+        // denominator also has a^4. The fit is minimax. Before rounding, its relative error is at
+        // most 7.1e-8 * (1 + a^2 / 2) up to a = 13.2. From there on the exponential function is
+        // flushed to 0.
         const NUMERATOR: [f32; 4] = [0.398_816_1, 2.993_253_7, 9.454_111, 13.801_935];
         const DENOMINATOR: [f32; 4] = [7.492_367_7, 24.845_28, 40.932_823, 27.603_872];
         let a = x.abs().min(20.0);
@@ -107,7 +111,7 @@ pub(super) struct GeluTanh;
 impl Epilogue for GeluTanh {
     #[inline(always)]
     fn apply(self, x: f32, _: f32) -> f32 {
-        // The same as `x / (1 + exp(-2 u))` of the argument u of the tangent.
+        // This equals `x / (1 + exp(-2 u))`, where u is the argument of the tangent.
         const FACTOR: f32 = -2.0 * 0.797_884_6 * core::f32::consts::LOG2_E;
         let u = x * fma(FACTOR * 0.044_715, x * x, FACTOR);
         logistic(x, u)
@@ -160,8 +164,11 @@ impl Parameters {
         self.operations != 0
     }
 
-    /// Whether four neighbours in a row are vectors of 16 bytes in the residual and in vectors of columns, where the first one's column is a multiple
-    /// of four.
+    /// Whether four neighbours in a row are vectors of 16 bytes in everything that the epilogue
+    /// reads.
+    ///
+    /// This covers the residual and the vectors of columns, if the first neighbour's column is a
+    /// multiple of four.
     #[inline(always)]
     pub fn is_aligned(&self) -> bool {
         use operations::{BIAS_COLUMN, RESIDUAL, SCALE_COLUMN};
@@ -178,7 +185,7 @@ impl Parameters {
         self.operations & operations != 0
     }
 
-    /// Those of a product of the batch.
+    /// The parameters of a product of the batch.
     #[inline(always)]
     pub fn of_product(mut self, product: u32) -> Self {
         let offset = |stride: u64| product as usize * stride as usize;

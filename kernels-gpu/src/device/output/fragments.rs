@@ -1,10 +1,18 @@
 //! From the fragments of tensor cores to C, through shared memory.
 //!
-//! `wgmma` leaves a warp's sums such that four lanes have 32 bytes of a row in f32, and 16 in 16 bits. They go through shared memory, 16 rows by
-//! 32 or 64 columns at a time, so that a warp stores whole lines: by vectors of 16 bytes where rows begin on these, and otherwise, and at edges,
-//! one element per lane. Where there is an epilogue, or C is read, [`PART`] sums at a time are moved to the same registers, so that the epilogue
-//! is in the code once for each of two ways. Where all that it reads are vectors of four elements, it comes behind the staging: a lane has four neighbours of
-//! every fourth row, which it reads and stores as such vectors (of 8 bytes, if C is of 16 bits). Otherwise it comes before, on the sums as `wgmma` leaves them, and one element per lane is stored.
+//! `wgmma` leaves four lanes with 32 bytes of a row in f32, or 16 bytes in 16 bits. So the sums go
+//! through shared memory, 16 rows by 32 or 64 columns at a time, and a warp stores whole lines. It
+//! stores vectors of 16 bytes if rows are aligned. Otherwise, and at edges, each lane stores single
+//! elements.
+//!
+//! With an epilogue, or if C is read, [`PART`] sums at a time are moved to the same registers. So
+//! the epilogue is in the code once for each of two ways:
+//!
+//! - If everything that it reads is vectors of four elements, it comes behind the staging. A lane
+//!   has four neighbours of every fourth row. It reads and stores these as vectors, of 8 bytes if C
+//!   is of 16 bits.
+//! - Otherwise it comes before the staging, on the sums as `wgmma` leaves them. Then each lane
+//!   stores single elements.
 
 use core::array;
 
@@ -21,13 +29,18 @@ use crate::device::output::staging::{
 use crate::device::output::tensor::TensorOutput;
 
 impl<const F16: bool> TensorOutput<F16> {
-    /// Stores a thread's sums of as many matrices as `acc` has, each `BELOW` rows below the one before, those of its warp
-    /// from (row, col) on, as `wgmma` leaves them: see [`cuda_std::sm_90a::wgmma`]. Those of `mma.sync` side by side lie likewise.
+    /// Stores a thread's sums as `wgmma` leaves them: see [`cuda_std::sm_90a::wgmma`].
+    ///
+    /// There are `COUNT` matrices, each `BELOW` rows below the one before. Those of the warp begin
+    /// at (row, col). Sums of `mma.sync` have the same layout, if its matrices lie side by side.
     ///
     /// # Safety
-    /// A whole warp calls this together, with its own `staging` of [`STAGING`](crate::device::output::staging::STAGING) elements, and no other
-    /// thread stores these elements. Where the launch has a bias for each column, and
-    /// `bias` exists, [`copy_bias`](Self::copy_bias) has been called for this output with it, and with `col` and all columns of `acc`.
+    /// - A whole warp calls this together, with its own `staging` of
+    ///   [`STAGING`](crate::device::output::staging::STAGING) elements.
+    /// - No other thread stores these elements.
+    /// - If the launch has a bias for each column, and `bias` exists,
+    ///   [`copy_bias`](Self::copy_bias) was called for this output. The call had `bias`, `col`, and
+    ///   all columns of `acc`.
     #[inline(always)]
     pub unsafe fn store_fragments<const BELOW: u32, const SUMS: usize, const COUNT: usize>(
         self,
@@ -44,7 +57,7 @@ impl<const F16: bool> TensorOutput<F16> {
                 "parts are of 32 or 64 columns"
             );
         }
-        // What follows is not kept in registers during the loop along K.
+        // Behind `black_box`, so that the loop along K keeps none of it in registers.
         let lane = black_box(warp::lane_id());
         let vector = if self.is_half { 8 } else { 4 };
         let begins_aligned =
@@ -65,7 +78,7 @@ impl<const F16: bool> TensorOutput<F16> {
         }
         // The warp comes together when sums have been staged.
         bias.wait();
-        // Not known to the compiler, so that the loop is not unrolled.
+        // Behind `black_box`, so that the loop is not unrolled.
         let parts = black_box((COUNT * SUMS / width(SUMS)) as u32);
         let cols = 2 * width(SUMS) as u32;
         let takes_vectors = self.takes_vectors();
@@ -78,7 +91,7 @@ impl<const F16: bool> TensorOutput<F16> {
             if first >= self.c.cols {
                 continue;
             }
-            // Nor are addresses kept in registers from one part to the next.
+            // Addresses are recomputed for each part instead of kept in registers.
             let (lane, row) = (black_box(lane), black_box(row + down));
             let mut values = sums_of_part(acc, part);
             let is_inside = row + ROWS <= self.c.rows && first + cols <= self.c.cols;
@@ -91,12 +104,13 @@ impl<const F16: bool> TensorOutput<F16> {
             }
             let within = Fragment { row: lane / 4, col: lane % 4 * 2 };
             let places = Fragment { row: row + within.row, col: first + within.col };
-            // SAFETY: as the launch promises; C can be read as well.
+            // SAFETY: as the launch promises; C can also be read.
             unsafe { self.c.apply_epilogue(self.epilogue, width(SUMS), places, self, &mut values) };
             let halves = (width(SUMS) / STAGED_SUMS) as u32;
             let half =
                 |second: bool| array::from_fn(|i| values[i + usize::from(second) * STAGED_SUMS]);
-            // SAFETY: the warp's own memory, which all have read when the loop begins anew; the warp is together.
+            // SAFETY: the warp's own memory, which all have read when the loop begins anew. The
+            // warp is together.
             unsafe {
                 for second in 0..black_box(halves) {
                     let (row, first) = (black_box(row), first + second * STAGED_COLS);
@@ -110,11 +124,12 @@ impl<const F16: bool> TensorOutput<F16> {
         }
     }
 
-    /// Stores what an epilogue makes of a part, of `count` sums per lane, 32 or 64 columns.
+    /// Stores an epilogue's results for one part, of `count` sums per lane, 32 or 64 columns.
     ///
     /// # Safety
-    /// It is inside, and [`takes_vectors`](Self::takes_vectors). A whole warp calls this together, with its own `staging`, which all have read, and no
-    /// other thread stores these elements.
+    /// - The part is inside, and [`takes_vectors`](Self::takes_vectors).
+    /// - A whole warp calls this together, with its own `staging`, which all have read.
+    /// - No other thread stores these elements.
     #[inline(always)]
     unsafe fn store_part(
         self,
@@ -133,7 +148,7 @@ impl<const F16: bool> TensorOutput<F16> {
             };
             values[first..][..STAGED_SUMS].copy_from_slice(quads.as_flattened());
         }
-        // SAFETY: as the launch promises; C can be read as well.
+        // SAFETY: as the launch promises; C can also be read.
         unsafe { self.c.apply_epilogue(self.epilogue, count, places, self, &mut values) };
         for i in (0..count).step_by(4) {
             let (row, col) = places.at(i);
@@ -143,11 +158,14 @@ impl<const F16: bool> TensorOutput<F16> {
         }
     }
 
-    /// Stores a thread's first `count` sums, those of its warp from (row, col) on, of 32 or 64 columns, by vectors of 16 bytes.
+    /// Stores a thread's first `count` sums with vectors of 16 bytes.
+    ///
+    /// Those of its warp begin at (row, col), and have 32 or 64 columns.
     ///
     /// # Safety
-    /// They are inside, and each row's first is on 16 bytes. A whole warp calls this together, with its own `staging`, which all have read, and no
-    /// other thread stores these elements.
+    /// - They are inside, and each row's first is on 16 bytes.
+    /// - A whole warp calls this together, with its own `staging`, which all have read.
+    /// - No other thread stores these elements.
     #[inline(always)]
     unsafe fn store_whole(
         self,
@@ -179,7 +197,8 @@ impl<const F16: bool> TensorOutput<F16> {
         }
     }
 
-    /// The same in f32, 32 columns: eight lanes store a line of a row.
+    /// [`store_whole`](Self::store_whole) in f32, for 32 columns: eight lanes store a line of a
+    /// row.
     ///
     /// # Safety
     /// As for [`store_whole`](Self::store_whole).
@@ -205,7 +224,7 @@ impl<const F16: bool> TensorOutput<F16> {
         }
     }
 
-    /// The same in 16 bits, in pairs: as many lanes as a row has `VECTORS` store it.
+    /// [`store_whole`](Self::store_whole) in 16 bits, in pairs: `VECTORS` lanes store a row.
     ///
     /// # Safety
     /// As for [`store_whole`](Self::store_whole).
@@ -217,7 +236,8 @@ impl<const F16: bool> TensorOutput<F16> {
         staging: SharedPtr<f32>,
         pairs: [u32; PART / 2],
     ) {
-        // Rows whose vectors are exchanged so that lanes which store pairs at once, or vectors, are in different banks.
+        // Swizzled, so that lanes which store pairs at once, or load vectors, are in different
+        // banks.
         let staging = staging.cast::<u32>();
         let vector_at = |row: u32, vector: u32| {
             let line = row * VECTORS / 8;
@@ -226,7 +246,8 @@ impl<const F16: bool> TensorOutput<F16> {
         let (down, right) = (lane / VECTORS, lane % VECTORS);
         let first = down as usize * ld as usize + right as usize * 8;
         let rows = 32 / VECTORS;
-        // SAFETY: the warp's own memory; the warp is together; inside of C, on 16 bytes, and this thread's own.
+        // SAFETY: the warp's own memory; the warp is together. The vectors are inside of C, on 16
+        // bytes, and this thread's own.
         unsafe {
             for i in 0..2 * VECTORS {
                 let (row, vector) = (lane / 4 + i % 2 * 8, i / 2);
@@ -245,7 +266,8 @@ impl<const F16: bool> TensorOutput<F16> {
         }
     }
 
-    /// Stores [`ROWS`] elements of a column from (row, col) on, those of them that are inside, where the first row is.
+    /// Stores those of [`ROWS`] elements of a column, from (row, col) on, that are inside. The
+    /// first row is.
     ///
     /// # Safety
     /// No other thread stores them.

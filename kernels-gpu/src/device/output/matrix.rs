@@ -1,4 +1,4 @@
-//! C as an FMA kernel stores it: `alpha * sum + beta * C`, in bounds.
+//! C as an FMA kernel stores it: `alpha * sum + beta * C`, only in bounds.
 //!
 //! Alignment is as in [`operand::input`](crate::device::operand::input).
 
@@ -38,8 +38,8 @@ impl Output {
 
     /// Writes `alpha * acc + beta * C` to element (row, col), or nothing outside.
     ///
-    /// With `beta == 0` C is not read, so that it may hold anything, NaN included: BLAS says
-    /// so, and so does a caller who passes memory that nothing has written.
+    /// With `beta == 0` C is not read, so it may hold anything, even NaN. BLAS demands this, and a
+    /// caller may pass memory that nothing has written.
     ///
     /// # Safety
     /// No other thread stores this element.
@@ -55,9 +55,10 @@ impl Output {
         }
     }
 
-    /// [`store`](Self::store) for TM x TN elements, the first at (row, col), and the others
-    /// `apart` rows and columns from one to the next. With `beta != 0` four rows of C are loaded
-    /// before the first of them is overwritten.
+    /// [`store`](Self::store) for TM x TN elements, the first at (row, col).
+    ///
+    /// The others are `apart` rows and columns from one to the next. With `beta != 0`, four rows of
+    /// C are loaded before the first of them is overwritten.
     ///
     /// # Safety
     /// No other thread stores these elements.
@@ -104,8 +105,9 @@ impl Output {
         }
     }
 
-    /// Whether [`store4_unchecked`](Self::store4_unchecked) may store all of a tile: it
-    /// lies inside, its rows are aligned, and C is not read.
+    /// Whether [`store4_unchecked`](Self::store4_unchecked) may store all of a tile.
+    ///
+    /// The tile must be inside, its rows aligned, and C not read.
     #[inline(always)]
     pub fn is_vectorizable(self, row: u32, col: u32, rows: u32, cols: u32) -> bool {
         self.beta == 0.0
@@ -133,8 +135,7 @@ impl Output {
     /// multiple of four.
     ///
     /// # Safety
-    /// No other thread stores these elements. Where `ALIGNED`, the matrix is as the module
-    /// says.
+    /// No other thread stores these elements. If `ALIGNED`, the matrix is as the module says.
     #[inline(always)]
     pub unsafe fn store4<const ALIGNED: bool>(self, row: u32, col: u32, acc: F32x4) {
         if !ALIGNED {
@@ -161,15 +162,17 @@ impl Output {
         }
     }
 
-    /// [`store`](Self::store) for a thread's sums of `wgmma`, the first at (row, col), an even column:
-    /// see [`cuda_std::sm_90a::wgmma`]. Four neighbouring lanes store 32 bytes of a row, so that a warp's
-    /// access is of whole sectors.
+    /// [`store`](Self::store) for a thread's sums of `wgmma`: see [`cuda_std::sm_90a::wgmma`].
+    ///
+    /// The first is at (row, col), an even column. Four neighbouring lanes store 32 bytes of a row,
+    /// so a warp's access consists of whole sectors.
     ///
     /// # Safety
     /// No other thread stores these elements.
     #[inline(always)]
     pub unsafe fn store_fragments<const SUMS: usize>(self, row: u32, col: u32, acc: &[f32; SUMS]) {
-        // Of the sums: neighbours in pairs, from one row to the next in it, and then eight columns.
+        // Of the sums, neighbours come in pairs. Then follows the next row, eight below, and then
+        // the next eight columns.
         let (rows, width) = (9, SUMS as u32 * 2 - 6);
         let is_paired = self.beta == 0.0
             && (self.pointer as usize).is_multiple_of(8)
@@ -192,40 +195,41 @@ impl Output {
         }
     }
 
-    /// Whether the matrix is as the module says where `ALIGNED`: the same for all threads.
+    /// Whether the matrix is as the module says for `ALIGNED`: the same for all threads.
     #[inline(always)]
     pub fn is_aligned(self) -> bool {
         self.begins_aligned() && self.cols.is_multiple_of(4)
     }
 
-    /// Whether all rows begin on 16 bytes, wherever they end.
+    /// Whether all rows begin on 16 bytes; they may end anywhere.
     #[inline(always)]
     pub fn begins_aligned(self) -> bool {
         (self.pointer as usize).is_multiple_of(16) && self.ld.is_multiple_of(4)
     }
 
-    /// The four elements of C from (row, col) on along the row, with 0 for those outside; 0 for
-    /// all of them, and nothing is read, with `beta == 0`. Several of these, then as many
-    /// [`store4_over`](Self::store4_over), wait for memory once.
+    /// The four elements of C from (row, col) on along the row, with 0 for those outside.
+    ///
+    /// With `beta == 0` all four are 0, and nothing is read. Several of these calls, followed by
+    /// their [`store4_over`](Self::store4_over), wait for memory only once.
     ///
     /// # Safety
-    /// As for [`store4`](Self::store4); where `aligned`, [`is_aligned`](Self::is_aligned).
+    /// As for [`store4`](Self::store4). If `aligned`, [`is_aligned`](Self::is_aligned).
     #[inline(always)]
     pub unsafe fn load4(self, aligned: bool, row: u32, col: u32) -> F32x4 {
         if self.beta == 0.0 {
             return [0.0; 4];
         }
-        // SAFETY: C is a matrix that can be read as well.
+        // SAFETY: C can also be read.
         unsafe {
             let c = Input::new(self.pointer, self.ld, self.rows, self.cols);
             if aligned { c.get4::<true>(row, col) } else { c.get4::<false>(row, col) }
         }
     }
 
-    /// [`store4`](Self::store4), where the four elements of C are known to be `old`.
+    /// [`store4`](Self::store4), if the four elements of C are known to be `old`.
     ///
     /// # Safety
-    /// As for [`store4`](Self::store4); where `aligned`, [`is_aligned`](Self::is_aligned).
+    /// As for [`store4`](Self::store4). If `aligned`, [`is_aligned`](Self::is_aligned).
     #[inline(always)]
     pub unsafe fn store4_over(self, aligned: bool, row: u32, col: u32, acc: F32x4, old: F32x4) {
         let mut result = acc.map(|acc| self.alpha * acc);

@@ -1,27 +1,31 @@
-//! Where a thread's outputs lie in C.
+//! Places of a thread's outputs in C.
 
 use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
 
-/// How many outputs [`Output::store_epilogue`](crate::device::output::matrix::Output::store_epilogue) takes at once in most kernels.
+/// Outputs that [`Output::store_epilogue`](crate::device::output::matrix::Output::store_epilogue)
+/// takes at once in most kernels.
 pub const OUTPUTS_AT_ONCE: usize = 16;
 
-/// The places of a thread's outputs: closures, or where several are in a row or a column.
+/// The places of a thread's outputs: a closure, or a type that knows which share a row or column.
 pub trait Places: Copy {
-    /// So many outputs, from each multiple of that on, are neighbours in a row.
+    /// `RUN` outputs are neighbours in a row, from each multiple of `RUN` on.
     const RUN: usize = 1;
     /// Whether several runs are in a row, or in the same columns.
     const SHARED: bool = false;
-    /// Whether a kernel has loaded the bias of the columns ahead.
+    /// Whether the kernel has loaded the columns' bias ahead.
     const HAS_COLUMN_BIAS: bool = false;
-    /// Whether all outputs are inside, in runs of four, which are vectors in whatever is read for them: of each matrix, and of each vector of columns,
-    /// they lie on four times an element's bytes. See [`Parameters::is_aligned`](crate::abi::epilogue::Parameters::is_aligned).
+    /// Whether all outputs are inside, in runs of four that are vectors in everything read for
+    /// them.
+    ///
+    /// In each matrix, and in each vector of columns, a run lies on four times an element's bytes.
+    /// See [`Parameters::is_aligned`](crate::abi::epilogue::Parameters::is_aligned).
     const ALIGNED: bool = false;
 
     /// The row and the column of an output.
     fn at(self, i: usize) -> (u32, u32);
 
-    /// The same, of which the compiler does not know that they are: it keeps nothing in registers from one use to the next.
+    /// These places behind `black_box`, so that they are recomputed instead of kept in registers.
     #[inline(always)]
     fn again(self) -> Self {
         self
@@ -33,7 +37,8 @@ pub trait Places: Copy {
         (i, i)
     }
 
-    /// The bias of the columns of four outputs from this one on, where a kernel has loaded it ahead.
+    /// The bias of the columns of four outputs, from this one on, if the kernel has loaded it
+    /// ahead.
     ///
     /// # Safety
     /// The launch has a bias for each column.
@@ -50,23 +55,23 @@ impl<F: Fn(usize) -> (u32, u32) + Copy> Places for F {
     }
 }
 
-/// The bias of the columns of quads in a row, by their number in it, where a kernel has loaded it ahead.
+/// The bias of columns, by the number of a quad in its row, if a kernel has loaded it ahead.
 pub trait ColumnBias: Copy {
-    /// Whether it has.
+    /// Whether a kernel has loaded it ahead.
     const EXISTS: bool;
 
-    /// Waits for what this thread has copied; the warp is to come together before it is read.
+    /// Waits for this thread's copies. The warp must come together before the bias is read.
     #[inline(always)]
     fn wait(self) {}
 
-    /// That of a quad's columns.
+    /// The bias of a quad's columns.
     ///
     /// # Safety
     /// The launch has a bias for each column.
     unsafe fn of_quad(self, in_row: usize) -> F32x4;
 }
 
-/// It is in registers, of quads that are in the same columns.
+/// In registers, for quads that are in the same columns.
 impl ColumnBias for F32x4 {
     const EXISTS: bool = true;
 
@@ -76,7 +81,7 @@ impl ColumnBias for F32x4 {
     }
 }
 
-/// A kernel loads no bias ahead.
+/// No bias is loaded ahead.
 #[derive(Clone, Copy)]
 pub struct NoColumnBias;
 
@@ -89,16 +94,17 @@ impl ColumnBias for NoColumnBias {
     }
 }
 
-/// The places of quads, each of which is four neighbours in a row of C.
+/// The places of quads: each is four neighbours in a row of C.
 #[derive(Clone, Copy)]
 pub struct QuadPlaces<F, B> {
-    /// From a quad's number to the row and the column of its first output.
+    /// Maps a quad's number to the row and the column of its first output.
     pub at: F,
-    /// The number of the first one.
+    /// The number of the first quad.
     pub first: u32,
-    /// How many quads are in a row; then as many are in the same columns of another one further down.
+    /// Quads in a row. Each further group of `in_row` quads is in the same columns, in another row
+    /// below.
     pub in_row: usize,
-    /// The bias of their columns.
+    /// The bias of the quads' columns.
     pub column_bias: B,
 }
 

@@ -1,4 +1,4 @@
-//! The source: C before the launch, of which an epilogue adds beta times.
+//! The source: C before the launch, which an epilogue multiplies by beta and adds.
 
 use core::marker::PhantomData;
 
@@ -12,7 +12,7 @@ use crate::device::output::places::Places;
 
 /// An element of C before the launch, the *source*.
 pub(crate) trait SourceElement: Copy {
-    /// One of them, as its bits: widened here, each load would wait for the one before.
+    /// One element, as its bits. If it were widened here, each load would wait for the one before.
     ///
     /// # Safety
     /// It can be read.
@@ -24,7 +24,7 @@ pub(crate) trait SourceElement: Copy {
     /// They can be read, and lie on four times an element's bytes.
     unsafe fn load4(pointer: *const Self) -> F32x4;
 
-    /// The value of such bits.
+    /// The value of bits that [`load`](Self::load) returned.
     fn widen(bits: f32) -> f32;
 }
 
@@ -74,7 +74,7 @@ macro_rules! half_source {
 
 half_source!(f16, bf16);
 
-/// How the elements of C are read before they are overwritten: of one type, or of one of several.
+/// How C is read before it is overwritten: its element type is known, or is one of several.
 pub(crate) trait Source: Copy {
     /// Adds beta times C to `count` values, whose places in it are given.
     ///
@@ -90,7 +90,7 @@ pub(crate) trait Source: Copy {
     );
 }
 
-/// They are of this type.
+/// C has elements of type `T`.
 #[derive(Clone, Copy)]
 pub(crate) struct SourceOf<T>(PhantomData<T>);
 

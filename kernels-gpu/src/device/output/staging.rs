@@ -12,10 +12,10 @@ use crate::device::output::places::{ColumnBias, Places};
 pub(super) const STAGED_COLS: u32 = 32;
 /// Rows of a warp's sums.
 pub(super) const ROWS: u32 = 16;
-/// A lane's sums of as many columns.
+/// A lane's sums of [`STAGED_COLS`] columns.
 pub(super) const STAGED_SUMS: usize = (ROWS * STAGED_COLS / 32) as usize;
-/// Columns that an epilogue takes at once, and a lane's sums of them: the more, the less of the time is spent on waiting, and the
-/// more code and registers it takes.
+/// Columns that an epilogue takes at once; below, a lane's sums of them. A larger part waits less,
+/// but needs more code and registers.
 pub(super) const PART_COLS: u32 = 64;
 pub(super) const PART: usize = (ROWS * PART_COLS / 32) as usize;
 /// Elements of shared memory that a warp stages its sums in.
@@ -23,14 +23,16 @@ pub const STAGING: u32 = ROWS * STAGED_COLS;
 
 const _: () = assert!(PART == 2 * STAGED_SUMS, "in f32 a part is staged in two halves");
 
-/// Where an output is staged, in elements: eight lanes of a row's columns store at once, of four rows,
-/// whose parts are exchanged so that they are in different banks.
+/// Where an output is staged, in elements.
+///
+/// Eight lanes per row store at once, in four rows. The columns are swizzled, so that they are in
+/// different banks.
 #[inline(always)]
 pub(super) fn staged(row: u32, col: u32) -> u32 {
     row * STAGED_COLS + (col ^ (row % 4 * 8))
 }
 
-/// The places of a lane's sums, of which this is the first.
+/// The places of a lane's sums; (`row`, `col`) is the first.
 #[derive(Clone, Copy)]
 pub(super) struct Fragment {
     pub(super) row: u32,
@@ -57,13 +59,15 @@ impl Places for Fragment {
     }
 }
 
-/// The places of a lane's outputs of a part, as eight lanes store 32 columns of a row: four neighbours in every fourth row.
+/// The places of a lane's outputs of a part: four neighbours in every fourth row.
+///
+/// Eight lanes store 32 columns of a row.
 #[derive(Clone, Copy)]
 pub(super) struct StagedQuads<B> {
-    /// Of the first one.
+    /// Of the first output.
     pub(super) row: u32,
     pub(super) col: u32,
-    /// The number of the first four neighbours among those of the tile's row.
+    /// The number of the first four neighbours in the tile's row, counted in fours.
     pub(super) quad: u32,
     pub(super) bias: B,
 }
@@ -98,7 +102,7 @@ impl<B: ColumnBias> Places for StagedQuads<B> {
     }
 }
 
-/// Stages a lane's sums of 32 columns, with those of its warp.
+/// Stages a lane's sums of 32 columns, together with its warp.
 ///
 /// # Safety
 /// A whole warp calls this together, with its own `staging`, which all have read.
@@ -115,7 +119,7 @@ pub(super) unsafe fn stage(staging: SharedPtr<f32>, lane: u32, sums: impl Fn(usi
     }
 }
 
-/// Four neighbours in every fourth row of what was staged, from the row and column on that a lane stores.
+/// This lane's quads of what was staged: four neighbours in every fourth row.
 ///
 /// # Safety
 /// A whole warp calls this together, behind [`stage`].
@@ -130,13 +134,14 @@ pub(super) unsafe fn staged_quads(staging: SharedPtr<f32>, lane: u32) -> [F32x4;
     }
 }
 
-/// Sums of a part, for matrices of `sums` side by side.
+/// A lane's sums of a part, if `sums` of them lie side by side.
 pub(super) const fn width(sums: usize) -> usize {
     if sums < PART { sums } else { PART }
 }
 
-/// Sums of a part of which the compiler does not know the number: registers have no addresses, so that each part has moves of
-/// its own, behind a jump.
+/// Accumulators of a part, selected by a run-time index.
+///
+/// Registers have no addresses, so each part has its own moves behind a jump.
 #[inline(always)]
 pub(super) fn sums_of_part<const SUMS: usize, const COUNT: usize>(
     acc: &[[f32; SUMS]; COUNT],
@@ -144,11 +149,11 @@ pub(super) fn sums_of_part<const SUMS: usize, const COUNT: usize>(
 ) -> [f32; PART] {
     const { assert!(COUNT * SUMS <= 4 * width(SUMS), "there are no more arms below") };
     let sums = |i: usize| {
-        // There may be fewer.
+        // There may be fewer parts than arms.
         let i = i * width(SUMS) % (COUNT * SUMS);
         let mut sums: [f32; PART] =
             array::from_fn(|j| if j < width(SUMS) { acc[i / SUMS][i % SUMS + j] } else { 0.0 });
-        // What is behind a jump cannot be computed ahead.
+        // A value behind a jump must not be computed ahead.
         sums[0] = f32::from_bits(black_box(sums[0].to_bits()));
         sums
     };

@@ -9,7 +9,7 @@ use crate::device::output::matrix::Output;
 use crate::device::output::places::{OUTPUTS_AT_ONCE, Places};
 use crate::device::output::source::{Source, SourceOf};
 
-/// Outputs that a thread stores at a time where K is 0.
+/// Outputs that a thread stores at a time if K is 0.
 pub const AT_ONCE: usize = 8;
 
 const _: () = assert!(AT_ONCE <= OUTPUTS_AT_ONCE, "an epilogue takes no more");
@@ -45,7 +45,7 @@ impl<const F16: bool> Source for TensorOutput<F16> {
 }
 
 impl<const F16: bool> TensorOutput<F16> {
-    /// A matrix, with what is done to its elements before they are stored.
+    /// A matrix, and the epilogue of its elements.
     ///
     /// # Safety
     /// As for [`Output::new`], with elements of 16 bits if `is_half`; and the parameters are as the
@@ -55,7 +55,7 @@ impl<const F16: bool> TensorOutput<F16> {
         Self { c, is_half, epilogue }
     }
 
-    /// That of a product of the batch, `stride` elements from one to the next.
+    /// The output of a product of the batch; the next product is `stride` elements further.
     #[inline(always)]
     pub fn of_product(self, product: u32, stride: u64) -> Self {
         let offset = product as usize * stride as usize;
@@ -67,7 +67,7 @@ impl<const F16: bool> TensorOutput<F16> {
         Self { c, epilogue: self.epilogue.of_product(product), ..self }
     }
 
-    /// The bits of a number in the type of 16 bits that C may have, to nearest.
+    /// A number rounded to nearest, as bits of the 16-bit type that C may have.
     #[inline(always)]
     pub(crate) fn narrow(value: f32) -> u16 {
         match F16 {
@@ -76,7 +76,7 @@ impl<const F16: bool> TensorOutput<F16> {
         }
     }
 
-    /// The same of two, the first in the lower half.
+    /// [`narrow`](Self::narrow) of two numbers, the first in the lower half.
     #[inline(always)]
     pub(crate) fn narrow_pair(pair: [f32; 2]) -> u32 {
         match F16 {
@@ -85,13 +85,13 @@ impl<const F16: bool> TensorOutput<F16> {
         }
     }
 
-    /// How far an element is from the first.
+    /// Elements from the first one to (row, col).
     #[inline(always)]
     pub(crate) fn offset(self, row: u32, col: u32) -> usize {
         row as usize * self.c.ld as usize + col as usize
     }
 
-    /// Whether four neighbours in a row are vectors, in C and in all that an epilogue reads.
+    /// Whether four neighbours in a row are vectors, in C and in everything that an epilogue reads.
     #[inline(always)]
     pub(super) fn takes_vectors(self) -> bool {
         let bytes = if self.is_half { 8 } else { 16 };
@@ -100,7 +100,7 @@ impl<const F16: bool> TensorOutput<F16> {
             && self.epilogue.is_aligned()
     }
 
-    /// Stores four neighbours in a row, so far from C's first element.
+    /// Stores four neighbours in a row, `offset` elements behind C's first.
     ///
     /// # Safety
     /// They are inside, on four times an element's bytes, and no other thread stores them.
@@ -134,15 +134,14 @@ impl<const F16: bool> TensorOutput<F16> {
         }
     }
 
-    /// Stores what becomes of a sum of nothing in a few elements, whose places are `at`, if they are
-    /// inside.
+    /// Stores the results of empty sums in a few elements, at the places `at`, if they are inside.
     ///
     /// # Safety
     /// No other thread stores these elements.
     #[inline(always)]
     pub unsafe fn store_empty(self, at: impl Fn(usize) -> (u32, u32) + Copy) {
         let mut values = [0.0; OUTPUTS_AT_ONCE];
-        // SAFETY: as the launch promises; C can be read as well.
+        // SAFETY: as the launch promises; C can also be read.
         unsafe { self.c.apply_epilogue(self.epilogue, AT_ONCE, at, self, &mut values) };
         for i in 0..AT_ONCE {
             let (row, col) = at(i);

@@ -13,21 +13,24 @@ use crate::device::output::matrix::Output;
 use crate::device::output::places::QuadPlaces;
 use crate::device::pipeline::f32_stages::{BM, BN};
 
-/// A row of each thread of a warp that is stored to C, and elements from one to the next: so that
-/// eight lanes store their quads in different banks.
+/// Elements from one staged row to the next. A warp stages one row of each thread. The pitch puts
+/// the quads that eight lanes store into different banks.
 pub const LD_OUT: u32 = WN + 16;
 /// Elements of shared memory that a warp needs to store its outputs.
 pub const STAGE_OUT: u32 = 32 / LANES_N * LD_OUT;
 
-/// Stores the outputs of a block, whose tile of C begins at (tile_row, tile_col): 128 bits at a
-/// time where that may be, and else through shared memory, so that a warp writes whole lines.
+/// Stores the outputs of a block, whose tile of C begins at (tile_row, tile_col).
 ///
-/// A macro, because a function is optimised by itself before it is inlined, which changes what
-/// the assembler makes of the loop around it.
+/// It stores 128 bits at a time if C allows that. Otherwise the outputs go through shared memory,
+/// so that a warp writes whole lines.
+///
+/// It is a macro, because a function is optimised before it is inlined. That changes the
+/// assembler's code for the loop around it.
 ///
 /// # Safety
-/// All [`THREADS`] threads come here, each with its [`ThreadTile`]. At `out` are [`STAGE_OUT`]
-/// elements of shared memory for each of their warps, which nobody else uses.
+/// - All [`THREADS`] threads come here, each with its [`ThreadTile`].
+/// - At `out` are [`STAGE_OUT`] elements of shared memory for each of their warps, which nobody
+///   else uses.
 macro_rules! store_tile {
     ($c:expr, $tile_row:expr, $tile_col:expr, $outputs:expr, $acc:expr, $out:expr) => {{
         use crate::device::multiply::thread_tile::{LANES_N, TM, TN, WM, WN};
@@ -36,7 +39,7 @@ macro_rules! store_tile {
         let (c, outputs) = ($c, $outputs);
         let (tile_row, tile_col) = ($tile_row, $tile_col);
         let (row, col) = (tile_row + outputs.row, tile_col + outputs.col);
-        // The row of C that is row `i` of the threads at this height of the warp.
+        // The row of C of row `i` of the threads at this height of the warp.
         let row = |i: u32, height: u32| row + height * 4 + i / 4 * (WM / 2) + i % 4;
         if c.is_vectorizable(tile_row, tile_col, BM, BN) {
             for i in 0..TM {
@@ -49,7 +52,7 @@ macro_rules! store_tile {
             }
         } else {
             let out = $out.add(outputs.warp * STAGE_OUT);
-            // A row of each thread at a time.
+            // One row of each thread at a time.
             for i in 0..TM {
                 for j in (0..TN).step_by(4) {
                     let at = outputs.lane / LANES_N * LD_OUT + outputs.lane_col + j / 4 * (WN / 4);
@@ -74,8 +77,10 @@ macro_rules! store_tile {
 }
 pub(crate) use store_tile;
 
-/// [`store_tile`] of what an epilogue makes of the outputs: four rows of a quad of the thread's columns at a time, which
-/// share what there is for each column, in a loop, so that there is one piece of code for all of them.
+/// [`store_tile`] with an epilogue.
+///
+/// A loop takes four rows of a quad of the thread's columns at a time. The four rows share what is
+/// read per column, and all parts share one piece of code.
 ///
 /// # Safety
 /// The epilogue is as the launch promises, and no other thread stores these elements.
@@ -92,7 +97,7 @@ pub unsafe fn store_epilogue(
     let (row, col) = (tile_row + outputs.row + lane_row, tile_col + outputs.col + lane_col);
     let is_aligned = c.is_aligned();
     let col_of = |quad: u32| col + quad * (WN / QUADS);
-    // All of them at once, so that they are waited for once.
+    // All at once, so that they are waited for once.
     let bias: [F32x4; QUADS as usize] =
         // SAFETY: the caller's contract.
         array::from_fn(|quad| unsafe { epilogue.column_bias(col_of(quad as u32), c.cols) });
@@ -103,7 +108,7 @@ pub unsafe fn store_epilogue(
     };
     let mut next = 0;
     while next < PARTS {
-        // The compiler knows nothing of it: else there would be code for each part.
+        // Behind `black_box`: otherwise there would be code for each part.
         let part = black_box(next);
         let (values, bias) = match part {
             0 => sums(0),
@@ -124,11 +129,11 @@ pub unsafe fn store_epilogue(
     }
 }
 
-/// Quads of a thread that are in a row, and parts of its outputs, each of four quads below each other.
+/// Quads in a row of a thread, and parts of its outputs: four quads below each other each.
 const QUADS: u32 = TN / 4;
 const PARTS: u32 = 2 * QUADS;
 
-/// Stores empty sums for a block's outputs, of which the first is at (tile_row, tile_col).
+/// Stores empty sums for a block's outputs, the first at (tile_row, tile_col).
 ///
 /// # Safety
 /// All [`THREADS`] threads come here, with the block's own outputs; `thread` numbers them.

@@ -1,8 +1,8 @@
-//! A block's tile of C, by whole vectors of 16 bytes wherever its rows begin.
+//! Storing a block's tile of C in vectors of 16 bytes, wherever its rows begin.
 //!
-//! The tile is staged in shared memory, where each row begins as far behind 16 bytes as in C. So the vectors between the ends of
-//! a row are the same in both, and only at its ends there are single elements. Where C has no more columns than the tile, and no gaps
-//! between rows, its rows are one:
+//! The tile is staged in shared memory. There each row has the same misalignment as in C. So the
+//! vectors inside a row are the same in both, and only the ends of a row are single elements. If C
+//! has no more columns than the tile, and no gaps between rows, its rows form one:
 //!
 //! ```text
 //!   C, of 3 columns            |. . . . 0 0 0 1|1 1 2 2 2 3 3 3|4 4 ..
@@ -19,7 +19,7 @@ use cuda_std::vec;
 use crate::device::output::staging::{Fragment, ROWS};
 use crate::device::output::tensor::TensorOutput;
 
-/// Elements of 16 bytes.
+/// Elements in 16 bytes.
 const HALVES: u32 = 8;
 const FLOATS: u32 = 4;
 
@@ -28,25 +28,25 @@ const PART: usize = 4;
 
 /// Bytes of shared memory that a tile is staged in.
 pub const fn tile_bytes([rows, cols]: [u32; 2]) -> u32 {
-    // Rows of f32 take most of it: each has a vector more, and begins somewhere in another one.
+    // Rows of f32 need the most. Each has one vector more, and begins somewhere in another one.
     4 * (rows * (cols + 2 * FLOATS) + FLOATS)
 }
 
-/// How a tile of `BM` x `BN` is staged, of whose elements 16 bytes have `V`.
+/// How a tile of `BM` x `BN` is staged, with `V` elements in 16 bytes.
 #[derive(Clone, Copy)]
 struct Staged<const BM: u32, const BN: u32, const V: u32> {
-    /// Where the first element lies, and from one row to the next.
+    /// Where the first element lies, and the distance from one row to the next.
     first: u32,
     pitch: u32,
     /// Rows and columns that are inside of C.
     rows: u32,
     cols: u32,
-    /// Whether rows are one.
+    /// Whether all rows form one.
     is_dense: bool,
 }
 
 impl<const BM: u32, const BN: u32, const V: u32> Staged<BM, BN, V> {
-    /// A tile whose first element has this address, and the numbers of its rows and columns that are inside.
+    /// A tile whose first element has the address `first`, with `rows` and `cols` left inside of C.
     #[inline(always)]
     fn new(first: usize, ld: u32, [rows, cols]: [u32; 2]) -> Self {
         const { assert!(V.is_power_of_two() && BN.is_multiple_of(V)) };
@@ -56,10 +56,11 @@ impl<const BM: u32, const BN: u32, const V: u32> Staged<BM, BN, V> {
         Self { first: first as u32 / (16 / V) % V, pitch, rows, cols, is_dense }
     }
 
-    /// Stages a thread's sums, whose places in the tile are these.
+    /// Stages a thread's sums, which begin at `within` in the tile.
     ///
     /// # Safety
-    /// They are in the tile, and `one` and `two` store one and two elements to a place in shared memory that nobody else uses.
+    /// They are in the tile. `one` and `two` store one and two elements to a place in shared memory
+    /// that nobody else uses.
     #[inline(always)]
     unsafe fn stage<const N: usize>(
         self,
@@ -73,7 +74,7 @@ impl<const BM: u32, const BN: u32, const V: u32> Staged<BM, BN, V> {
         let places = |i: usize| (if i % 4 < 2 { upper } else { lower }) + i as u32 / 4 * 8;
         if self.is_dense {
             for i in 0..N {
-                // Others are in the next row.
+                // The others belong to the next row.
                 if within.col + i as u32 / 4 * 8 + i as u32 % 2 < self.cols {
                     one(places(i) + i as u32 % 2, values[i]);
                 }
@@ -89,10 +90,11 @@ impl<const BM: u32, const BN: u32, const V: u32> Staged<BM, BN, V> {
         }
     }
 
-    /// Stores what was staged to C, from this first element on.
+    /// Stores the staged tile to C, whose first element is at `c`.
     ///
     /// # Safety
-    /// All threads of a block, `THREADS`, call this, behind a barrier, and no other block stores these elements.
+    /// All `THREADS` threads of a block call this, behind a barrier. No other block stores these
+    /// elements.
     #[inline(always)]
     unsafe fn store<const N: usize, const THREADS: u32, T: Copy>(
         self,
@@ -124,7 +126,7 @@ impl<const BM: u32, const BN: u32, const V: u32> Staged<BM, BN, V> {
             }
             return;
         }
-        // Of a thread, all rows begin equally far behind 16 bytes.
+        // All rows of a thread have the same misalignment.
         let vectors = BN / V;
         let (vector, down, step) = (thread % vectors, thread / vectors, threads / vectors);
         for i in 0..BM / step {
@@ -149,7 +151,7 @@ impl<const BM: u32, const BN: u32, const V: u32> Staged<BM, BN, V> {
         }
     }
 
-    /// Stores the whole vector with this number of a row of `length` elements, if there is one.
+    /// Stores whole vector number `vector` of a row of `elements` elements, if there is one.
     ///
     /// # Safety
     /// The row has been staged, and no other thread stores these elements.
@@ -196,7 +198,7 @@ impl<const BM: u32, const BN: u32, const V: u32> Staged<BM, BN, V> {
     }
 }
 
-/// Some sums of a thread, of which the compiler does not know the number: each part has moves of its own, behind a jump.
+/// Accumulators of a part, selected by a run-time index: each part has its own moves behind a jump.
 #[inline(always)]
 fn sums_of_part<const SUMS: usize, const COUNT: usize>(
     acc: &[[f32; SUMS]; COUNT],
@@ -206,7 +208,7 @@ fn sums_of_part<const SUMS: usize, const COUNT: usize>(
     let sums = |part: usize| {
         let i = part * PART;
         let mut sums: [f32; PART] = array::from_fn(|j| acc[i / SUMS][i % SUMS + j]);
-        // What is behind a jump cannot be computed ahead.
+        // A value behind a jump must not be computed ahead.
         sums[0] = f32::from_bits(black_box(sums[0].to_bits()));
         sums
     };
@@ -223,12 +225,15 @@ fn sums_of_part<const SUMS: usize, const COUNT: usize>(
 }
 
 impl<const F16: bool> TensorOutput<F16> {
-    /// Stores the sums of a block's tile of `BM` x `BN`, which begins at (row, col): those of each warp from (down, right) of the
-    /// tile on, of 16 rows each, one below the other, as `mma.sync` leaves them.
+    /// Stores the sums of a block's tile of `BM` x `BN`, which begins at (row, col).
+    ///
+    /// The sums of a warp begin at (down, right) in the tile. They are matrices of 16 rows, one
+    /// below the other, as `mma.sync` leaves them.
     ///
     /// # Safety
-    /// All threads of a block, `THREADS`, call this, with [`tile_bytes`] of shared memory on 16 bytes that nobody else uses, and no
-    /// other block stores these elements.
+    /// - All `THREADS` threads of a block call this.
+    /// - `staging` has [`tile_bytes`] of shared memory on 16 bytes that nobody else uses.
+    /// - No other block stores these elements.
     #[inline(always)]
     pub unsafe fn store_tile<
         const BM: u32,
@@ -243,7 +248,7 @@ impl<const F16: bool> TensorOutput<F16> {
         staging: SharedPtr<f32>,
         acc: &[[f32; SUMS]; COUNT],
     ) {
-        // In no registers while an epilogue needs them.
+        // Recomputed, so that they take no registers while an epilogue needs them.
         let place = || {
             let (row, col) = (black_box(row), black_box(col));
             (self.offset(row, col), [self.c.rows - row, self.c.cols - col])
@@ -263,7 +268,7 @@ impl<const F16: bool> TensorOutput<F16> {
             Fragment { row: down + lane / 4, col: right + lane % 4 * 2 }
         };
         if self.epilogue.is_some() || self.c.beta != 0.0 {
-            // Not known to the compiler, so that the loop is not unrolled.
+            // Behind `black_box`, so that the loop is not unrolled.
             for part in 0..black_box((COUNT * SUMS / PART) as u32) {
                 let mut values = sums_of_part(acc, part);
                 let across = (SUMS / PART) as u32;
@@ -273,7 +278,8 @@ impl<const F16: bool> TensorOutput<F16> {
                     Fragment { row: row + below, col: col + beside }
                 };
                 let places = Fragment { row: row + within().row, col: col + within().col };
-                // SAFETY: as the launch promises; C can be read as well, before any of the tile is stored. Then, in the tile.
+                // SAFETY: as the launch promises. C can also be read, before any of the tile is
+                // stored. Then, in the tile.
                 unsafe {
                     self.c.apply_epilogue(self.epilogue, PART, places, self, &mut values);
                     match self.is_half {
@@ -295,7 +301,7 @@ impl<const F16: bool> TensorOutput<F16> {
                 }
             }
         }
-        // SAFETY: all threads come here; then what was staged is there.
+        // SAFETY: all threads come here; behind the barrier the staged tile is there.
         unsafe {
             thread::sync_threads();
             if self.is_half {

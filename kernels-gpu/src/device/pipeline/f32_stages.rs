@@ -1,10 +1,12 @@
-//! The pipeline in shared memory of the rungs with tensor maps, from [`tma`](crate::ladder::f32::sm_90a::tma) on: its
-//! stages, their barriers, and the copies that fill them. Those for tensor cores have their own.
+//! The pipeline of the rungs with tensor maps, from [`tma`](crate::ladder::f32::sm_90a::tma) on:
+//! stages in shared memory, their barriers, and the copies that fill them.
 //!
-//! A tile of B arrives as it is needed. The copy engine cannot transpose, so a tile of A arrives
-//! *raw*, with a row of 64 bytes for each row of the tile, and threads transpose it into its
-//! stage. The engine swizzles the raw rows (the 16-byte groups of rows 2 and 3 change places in
-//! pairs, those of 4 and 5 by two, and so on), so that neighbouring lanes read different banks.
+//! Kernels for tensor cores have stages of their own.
+//!
+//! A tile of B arrives as it is needed. The copy engine cannot transpose. So a tile of A arrives
+//! *raw*, with a row of 64 bytes for each row of the tile, and threads transpose it into its stage.
+//! The engine swizzles the raw rows, so that neighbouring lanes read different banks. The 16-byte
+//! groups of rows 2 and 3 change places in pairs, those of rows 4 and 5 by two, and so on.
 
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
@@ -35,8 +37,9 @@ pub const PIPELINE_END: u32 = BARRIERS_AT + 2 * (2 * STAGES + RAW_STAGES);
 
 const _: () = assert!(BK == 16, "a raw row is 64 bytes, four groups of four");
 
-/// The number of a tile along K, which says where it is in the pipeline: the tiles use the stages
-/// in turn, and each use is a phase of the stage's barriers.
+/// The number of a tile along K, which gives its place in the pipeline.
+///
+/// The tiles use the stages in turn, and each use is a phase of the stage's barriers.
 #[derive(Clone, Copy)]
 pub struct TileNumber(pub u32);
 
@@ -53,20 +56,20 @@ impl TileNumber {
         TileNumber(self.0.wrapping_sub(1))
     }
 
-    /// Its stage, of so many.
+    /// The tile's stage, of `STAGES`.
     #[inline(always)]
     pub fn stage<const STAGES: u32>(self) -> u32 {
         self.0 % STAGES
     }
 
-    /// The parity of the phase that it completes at its stage's barrier.
+    /// The parity of the phase that the tile completes at its stage's barrier.
     #[inline(always)]
     pub fn phase<const STAGES: u32>(self) -> u32 {
         self.0 / STAGES % 2
     }
 }
 
-/// What lies in shared memory.
+/// The layout of shared memory.
 #[derive(Clone, Copy)]
 pub struct SharedStorage {
     /// Tiles of A, transposed: (STAGES, BK, BM).
@@ -84,7 +87,7 @@ pub struct SharedStorage {
 }
 
 impl SharedStorage {
-    /// At the beginning of dynamic shared memory.
+    /// The layout at the beginning of dynamic shared memory.
     #[inline(always)]
     pub fn new() -> Self {
         let a = shared::dynamic_shared_mem::<f32>();
@@ -94,8 +97,9 @@ impl SharedStorage {
         SharedStorage { a, b: a.add(B_AT), raw: a.add(RAW_AT), full, empty, raw_full }
     }
 
-    /// Initialises the barriers, for so many threads that transpose each tile and so many arrivals
-    /// of those that read it.
+    /// Initialises the barriers.
+    ///
+    /// `transposing` threads transpose each tile, and those that read it arrive `reads` times.
     ///
     /// # Safety
     /// One thread calls this, once; a barrier of the block follows before any other use.
@@ -104,7 +108,7 @@ impl SharedStorage {
         // SAFETY: nobody uses them before the barrier.
         unsafe {
             for stage in 0..STAGES {
-                // And who asks for B.
+                // One more arrival, by the thread that asks for B.
                 self.full.add(stage).init(1 + transposing);
                 self.empty.add(stage).init(reads);
             }
@@ -115,19 +119,19 @@ impl SharedStorage {
         mbarrier::fence_init();
     }
 
-    /// The barrier that says that a tile may be read.
+    /// The barrier whose phase completes when a tile may be read.
     #[inline(always)]
     pub fn full(self, tile: TileNumber) -> Mbarrier {
         self.full.add(tile.stage::<STAGES>())
     }
 
-    /// The barrier that says that all have read a tile.
+    /// The barrier whose phase completes when all have read a tile.
     #[inline(always)]
     pub fn empty(self, tile: TileNumber) -> Mbarrier {
         self.empty.add(tile.stage::<STAGES>())
     }
 
-    /// The barrier that says that a raw tile has arrived.
+    /// The barrier whose phase completes when a raw tile has arrived.
     #[inline(always)]
     fn raw_full(self, tile: TileNumber) -> Mbarrier {
         self.raw_full.add(tile.stage::<RAW_STAGES>())
@@ -136,19 +140,21 @@ impl SharedStorage {
     /// Waits until a tile may be read.
     ///
     /// # Safety
-    /// The barriers have been initialised, and the thread takes the tiles in turn.
+    /// The barriers have been initialised, and the thread waits for the tiles in turn.
     #[inline(always)]
     pub unsafe fn wait_until_full(self, tile: TileNumber) {
         // SAFETY: the caller's contract.
         unsafe { self.full(tile).wait_parity(tile.phase::<STAGES>()) };
     }
 
-    /// Asks for a tile: BM rows of A and BN columns of B, which begin at these coordinates of their maps.
+    /// Asks for a tile: BM rows of A and BN columns of B, at these coordinates of their maps.
     ///
     /// # Safety
-    /// One thread calls this for each tile. The raw stage was transposed and the stage was read by
-    /// all, and the copy engine may know (see [`tma::load_2d`]); the maps are as
-    /// [`KernelAbi::TensorMap`](crate::abi::KernelAbi::TensorMap) says, of `RANK` dimensions.
+    /// - One thread calls this for each tile.
+    /// - The raw stage was transposed and the stage was read by all, and the copy engine may know:
+    ///   see [`tma::load_2d`].
+    /// - The maps are as [`KernelAbi::TensorMap`](crate::abi::KernelAbi::TensorMap) says, with
+    ///   `RANK` dimensions.
     #[inline(always)]
     pub unsafe fn copy_tile<const RANK: usize>(
         self,
@@ -168,10 +174,10 @@ impl SharedStorage {
         }
     }
 
-    /// As [`copy_tile`](Self::copy_tile), of an A that lies as its transpose: it arrives as it is needed.
+    /// [`copy_tile`](Self::copy_tile) for a transposed A, which arrives as it is needed.
     ///
     /// # Safety
-    /// As there, and A's map is of its transpose, as
+    /// As for [`copy_tile`](Self::copy_tile). A's map is of its transpose, as
     /// [`KernelAbi::StreamK`](crate::abi::KernelAbi::StreamK) says.
     #[inline(always)]
     pub unsafe fn copy_transposed_tile<const RANK: usize>(
@@ -191,8 +197,8 @@ impl SharedStorage {
         }
     }
 
-    /// What a thread transposes of each tile of A: columns `4 * group` to `4 * group + 3`, from
-    /// row `row` on.
+    /// The part of each tile of A that a thread transposes: columns `4 * group` to `4 * group + 3`,
+    /// from row `row` on.
     #[inline(always)]
     pub fn transposer(self, group: u32, row: u32) -> Transposer {
         Transposer {
@@ -212,13 +218,16 @@ pub struct Transposer {
 }
 
 impl Transposer {
-    /// Waits for a raw tile, transposes this thread's part of it, four elements of each of `ROWS`
-    /// rows, and arrives at the stage's barrier. Neighbouring lanes store to neighbouring banks.
-    /// If `FENCE`, who waits for that barrier may have the raw tile copied over.
+    /// Transposes this thread's part of a raw tile, once it has arrived.
+    ///
+    /// The part is four elements of each of `ROWS` rows. Then the thread arrives at the stage's
+    /// barrier. Neighbouring lanes store to neighbouring banks. With `FENCE`, a thread that has
+    /// waited for that barrier may have the raw tile copied over.
     ///
     /// # Safety
-    /// The thread takes the tiles in turn, the stage of A has been read by all, and no other
-    /// thread has this part.
+    /// - The thread transposes the tiles in turn.
+    /// - The stage of A has been read by all.
+    /// - No other thread has this part.
     #[inline(always)]
     pub unsafe fn transpose<const ROWS: usize, const FENCE: bool>(self, tile: TileNumber) {
         // SAFETY: the caller's contract; the raw tile is there when its barrier says so.

@@ -1,4 +1,4 @@
-//! The stages of 16-bit operands, which bulk copies fill: a producer waits until a stage is released, and asks for its tiles.
+//! Stages of 16-bit operands: a producer waits until a stage is released, and asks for its tiles.
 
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::prelude::*;
@@ -26,7 +26,7 @@ pub struct Stages<const STAGES: u32> {
 }
 
 impl<const STAGES: u32> Stages<STAGES> {
-    /// Initialises the barriers, where `warps` read a stage.
+    /// Initialises the barriers, for `warps` that read a stage.
     ///
     /// # Safety
     /// One thread calls this, once, before a barrier of the block.
@@ -48,10 +48,11 @@ impl<const STAGES: u32> Stages<STAGES> {
         [self.a.add(stage * (self.rows * BK)), self.b.add(stage * (BK * self.cols))]
     }
 
-    /// Fills the stages with the steps of all tiles of a block in turn: what the thread does that produces.
+    /// Fills the stages with the steps of all tiles of a block, in turn: the producer's loop.
     ///
     /// # Safety
-    /// One thread calls this, once; the maps are as the launch promises, and who reads a stage arrives at its `empty`.
+    /// One thread calls this, once. The maps are as the launch promises, and all who read a stage
+    /// arrive at its `empty`.
     #[inline(always)]
     pub unsafe fn produce<const TRANS_A: bool, const TRANS_B: bool>(
         self,

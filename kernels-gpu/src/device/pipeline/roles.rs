@@ -1,21 +1,22 @@
-//! The roles of a block's warpgroups, producer and consumers, and the registers that each role has.
+//! The roles of a block's warpgroups, producer and consumers, and each role's registers.
 
 /// Rows of the sums of a `wgmma`.
 pub const WM: u32 = 64;
 /// Threads of a warpgroup.
 pub const WARPGROUP: u32 = 128;
-/// Registers of a thread of the producer warpgroup and of the consumer warpgroups.
+/// Registers per thread of the producer warpgroup and of the consumer warpgroups.
 pub const PRODUCER_REGISTERS: u32 = 40;
 pub const CONSUMER_REGISTERS: u32 = 232;
 
-/// Registers of each thread of a block of `warpgroups`, as a launch of one block per multiprocessor
-/// gives them.
+/// Registers per thread of a block of `warpgroups` at launch, with one block per multiprocessor.
 const fn launched_registers(warpgroups: u32) -> u32 {
     65536 / (warpgroups * WARPGROUP) / 8 * 8
 }
 
-/// Whether registers move from the producer to the `consumers`, warpgroups. With one a thread has as many as it can name
-/// from the launch on, and `setmaxnreg.inc` must not lower that.
+/// Whether registers move from the producer to the `consumers` warpgroups.
+///
+/// With one consumer, a thread has all the registers that it can name from the launch on.
+/// `setmaxnreg.inc` must not lower that.
 pub const fn moves_registers(consumers: u32) -> bool {
     let launched = launched_registers(consumers + 1);
     let moves = launched < CONSUMER_REGISTERS;

@@ -1,7 +1,11 @@
-//! Where kernels for tensor cores are in their pipeline. Where the number of stages is no power of two, this takes no division, which a
-//! number of the tile would.
+//! The place of a kernel for tensor cores in its pipeline.
+//!
+//! If the number of stages is not a power of two, finding the stage from a tile's number takes a
+//! division. This state needs none.
 
-/// A tile along K, counted on from tile to tile: its stage, and the parity of the phase in which that is full.
+/// A tile along K: its stage, and the parity of the phase in which the stage is full.
+///
+/// Tiles of C follow one another without a gap.
 #[derive(Clone, Copy)]
 pub struct PipelineState {
     pub stage: u32,
@@ -12,13 +16,13 @@ impl PipelineState {
     /// The first tile.
     pub const FIRST: Self = PipelineState { stage: 0, parity: 0 };
 
-    /// The next tile, where there are `STAGES` stages.
+    /// The next tile, with `STAGES` stages.
     #[inline(always)]
     pub fn next<const STAGES: u32>(self) -> Self {
         self.next_of(STAGES)
     }
 
-    /// As [`next`](Self::next), of a number of stages that no const parameter can be.
+    /// [`next`](Self::next) with a number of stages that is not a constant.
     #[inline(always)]
     pub fn next_of(self, stages: u32) -> Self {
         match self.stage + 1 < stages {
@@ -27,14 +31,14 @@ impl PipelineState {
         }
     }
 
-    /// As many tiles further.
+    /// The state `tiles` tiles further.
     #[inline(always)]
     pub fn skip<const STAGES: u32>(self, tiles: u32) -> Self {
         let at = self.stage + tiles;
         PipelineState { stage: at % STAGES, parity: self.parity ^ (at / STAGES % 2) }
     }
 
-    /// The stage of the tile before, where there are `stages`.
+    /// The stage of the tile before, with `stages` stages.
     #[inline(always)]
     pub fn stage_before(self, stages: u32) -> u32 {
         if self.stage == 0 { stages - 1 } else { self.stage - 1 }

@@ -1,15 +1,18 @@
-//! Bulk copies of tiles for kernels for tensor cores, and what the L2 cache is told of them.
+//! Bulk copies of tiles for tensor cores, with hints for the L2 cache.
 
 use cuda_std::mbarrier::Mbarrier;
 use cuda_std::shared::SharedPtr;
 use cuda_std::tma::{self, CachePolicy, TensorMap};
 
-/// Rows or columns of a tile of C up to which an operand that is read once is evicted first. With tiles of 128 that costs up to 2 % of the time
-/// (`NOTES.md`, "What L2 evicts first").
+/// The widest tile of C with which an operand that is read once is evicted first. With tiles of
+/// 128, eviction costs up to 2 % of the time (`NOTES.md`, "What L2 evicts first").
 const NARROW: u32 = 64;
 
-/// Whether the L2 cache is to evict A first, and whether B: each of its tiles is read for one tile of C alone, and that one is narrow. C has so
-/// many tiles, of so many rows and columns each, and the operands belong to one product or not.
+/// Whether the L2 cache is to evict A first, and whether B.
+///
+/// It is if each of the operand's tiles is read for only one tile of C, and that one is narrow. A
+/// tile of C has `rows` and `cols`, and C has `down` x `across` tiles. `is_alone` says whether an
+/// operand belongs to one product.
 #[inline(always)]
 pub fn read_once(
     [rows, cols]: [u32; 2],

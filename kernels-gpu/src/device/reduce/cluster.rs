@@ -1,9 +1,12 @@
-//! How the blocks of a cluster add up their partial sums of a tile, and those of several clusters, and who stores it.
+//! Adding up the partial sums of a cluster's blocks, and of several clusters, and storing the tile.
 //!
-//! Each block has its share of the tile, whose partial sums it reads from the shared memory of all blocks of its cluster,
-//! from its own on, so that they do not all read from the same one at the same time. Where the cluster has only a part of
-//! the tile's K, it stores these sums in device memory, and the last cluster to arrive adds up all parts, in the order of
-//! K, whichever it is (*fix-up*): so no block waits, and the bits are always the same.
+//! Each block has its share of the tile. It reads the partial sums of its share from the shared
+//! memory of all blocks of its cluster. It begins with its own, so that not all blocks read from
+//! the same one at the same time.
+//!
+//! If the cluster has only a part of the tile's K, it stores its sums in device memory. The last
+//! cluster to arrive adds up all parts, in the order of K (*fix-up*). So no block waits, and the
+//! bits are always the same.
 
 use cuda_std::hint::black_box;
 use cuda_std::shared::SharedPtr;
@@ -15,13 +18,13 @@ use crate::device::schedule::cluster::{Entry, Pass};
 
 /// Threads of a warp.
 const WARP: u32 = 32;
-/// Neighbours in a column of the tile that a thread adds up at once, and how many of these.
+/// Neighbours in a column of the tile that a thread adds up at once, and the number of such quads.
 pub const QUAD: u32 = 4;
 const QUADS: usize = 2;
-/// Partial sums of each of these quads that are loaded before the first is added.
+/// Partial sums of each quad that are loaded before the first is added.
 const LOADS: usize = 4;
 
-/// Which part of a tile's sums a warp adds up: of the groups of [`QUAD`]s one in `splits * warps`.
+/// A warp's part of a tile's sums: every `splits * warps`-th group of [`QUAD`]s.
 #[derive(Clone, Copy)]
 pub struct Shares {
     pub rank: u32,
@@ -31,28 +34,30 @@ pub struct Shares {
     pub lane: u32,
 }
 
-/// A tile's partial sums in shared memory, one column after the other.
+/// A tile's partial sums in shared memory, one column after another.
 #[derive(Clone, Copy)]
 pub struct Sums {
     /// Rows and columns.
     pub size: [u32; 2],
     pub at: SharedPtr<f32>,
-    /// From one column to the next.
+    /// Elements from one column to the next.
     pub pitch: u32,
 }
 
-/// Device memory in which clusters leave their parts of tiles.
+/// Device memory for the clusters' parts of tiles.
 #[derive(Clone, Copy)]
 pub struct Fixup {
-    /// Two tiles for each cluster: for the end of a tile, and for the beginning of one.
+    /// Two tiles per cluster: for the end of a tile, and for the beginning of one.
     pub partials: *mut f32,
-    /// One for each warp with sums of each block; zero before the launch, and after it.
+    /// One per warp with sums, of each block; zero before the launch, and after it.
     pub counters: *mut u32,
 }
 
 impl Fixup {
-    /// Counts a warp's part of a tile that `others` more clusters have a part of, after what the warp has stored, and before what it
-    /// loads: whether it is the last to come.
+    /// Counts a warp's part of a tile, and says whether it is the last to come.
+    ///
+    /// `others` more clusters have a part of the tile. The count comes after the warp's stores, and
+    /// before its loads.
     ///
     /// # Safety
     /// The counter is there. A whole warp calls this together.
@@ -71,7 +76,7 @@ impl Fixup {
         }
     }
 
-    /// Where a part has a group's quad of this lane.
+    /// Where a part has this lane's quad of a group.
     #[inline(always)]
     fn quad(self, [bm, bn]: [u32; 2], part: u32, group: u32, lane: u32) -> *mut f32 {
         let at = part as usize * (bm * bn) as usize + ((group * WARP + lane) * QUAD) as usize;
@@ -80,8 +85,10 @@ impl Fixup {
 }
 
 impl Shares {
-    /// Where a lane's quad of a group begins in a tile of `bm` x `bn`, so that the warp stores what lies together: along
-    /// columns of the tile if C is transposed, or else up to 32 columns of a few rows.
+    /// Where a lane's quad of a group begins in a tile of `bm` x `bn`.
+    ///
+    /// The warp stores neighbours: along columns of the tile if C is transposed, otherwise up to 32
+    /// columns of a few rows.
     #[inline(always)]
     fn place(self, [bm, bn]: [u32; 2], group: u32, transposed: bool) -> (u32, u32) {
         if transposed {
@@ -93,12 +100,15 @@ impl Shares {
         (down * (WARP / cols * QUAD) + self.lane / cols * QUAD, right * cols + self.lane % cols)
     }
 
-    /// Adds up and stores this warp's part of the tile that the entry names. `c`, which gives a product's C, is called each
-    /// time, so that it is in no registers meanwhile.
+    /// Adds up and stores this warp's part of the tile that the entry names.
+    ///
+    /// `c` gives a product's C. It is called for each group, so that C takes no registers in
+    /// between.
     ///
     /// # Safety
-    /// The entry has been written, and stays, as does what is added up; whoever has the same share is the same warp, in every cluster
-    /// that has a part of the tile. The memory of the fix-up is as it says, for as many clusters as there are.
+    /// - The entry has been written, and stays, and so do the sums that are added up.
+    /// - In every cluster that has a part of the tile, the same warp has the same share.
+    /// - The memory of the fix-up is as it says, for all clusters.
     #[inline(always)]
     pub unsafe fn add_up<const F16: bool>(
         self,
@@ -139,7 +149,8 @@ impl Shares {
                         for i in 0..QUADS {
                             if cluster <= last && group(i) < groups {
                                 let at = fixup.quad(size, part, group(i), self.lane);
-                                // SAFETY: stored by this lane's like in that cluster, before its warp arrived; on 16 bytes.
+                                // SAFETY: stored by the same lane of that cluster, before its warp
+                                // arrived; on 16 bytes.
                                 parts[j][i] = unsafe { vec::load4_cg(at) };
                             }
                         }
@@ -161,8 +172,8 @@ impl Shares {
                         let rank = self.rank + number;
                         let rank = if rank < self.splits { rank } else { rank - self.splits };
                         for i in 0..QUADS {
-                            // SAFETY: in the tile's sums of this block, or of a rank of the cluster, whose block is there; on
-                            // 16 bytes.
+                            // SAFETY: in the tile's sums of this block, or of a rank of the
+                            // cluster, whose block is there. On 16 bytes.
                             unsafe {
                                 if number == 0 {
                                     parts[j][i] = from[i].load4(0);
@@ -178,7 +189,7 @@ impl Shares {
                     number += LOADS as u32;
                 }
             }
-            // Places are not kept in registers meanwhile.
+            // Places are recomputed instead of kept in registers.
             let at = black_box(first);
             let group = |i: usize| at + i as u32 * step;
             if let Some(part) = pass.part() {
@@ -192,7 +203,7 @@ impl Shares {
             } else {
                 // SAFETY: the caller's contract.
                 let (product, [row, col]) = unsafe { entry.place() };
-                // Groups that are not there lie outside of C.
+                // Missing groups get out-of-bounds coordinates.
                 let mut places = [(u32::MAX - QUAD, 0); QUADS];
                 for i in 0..QUADS {
                     if group(i) < groups {
@@ -208,8 +219,9 @@ impl Shares {
     }
 }
 
-/// Stores what becomes of [`QUADS`] times four sums, below each other from their places on, or side by side in a C that
-/// is transposed.
+/// Applies the epilogue to [`QUADS`] times four sums, and stores them.
+///
+/// Four sums lie below each other from their place on, or side by side in a transposed C.
 ///
 /// # Safety
 /// No other thread stores these elements.
@@ -227,7 +239,7 @@ unsafe fn store_quads<const F16: bool>(
     };
     let TensorOutput { c: output, is_half, epilogue } = c;
     if epilogue.is_some() || output.beta != 0.0 {
-        // SAFETY: as the launch promises; C can be read as well.
+        // SAFETY: as the launch promises; C can also be read.
         unsafe { output.apply_epilogue(epilogue, QUADS * 4, place, c, &mut values) };
     } else {
         values = values.map(|value| output.alpha * value);
@@ -238,7 +250,7 @@ unsafe fn store_quads<const F16: bool>(
     for i in (0..QUADS * 4).step_by(4) {
         let (row, col) = place(i);
         let quad = [values[i], values[i + 1], values[i + 2], values[i + 3]];
-        // SAFETY: inside, and on as many bytes, or else checked; this thread's own.
+        // SAFETY: inside and aligned, or else checked; this thread's own.
         unsafe {
             if is_wide && row < output.rows && col + 4 <= output.cols {
                 c.store_quad(c.offset(row, col), quad);

@@ -1,8 +1,8 @@
 //! The slice-K and split-K reductions, in a fixed order.
 //!
 //! A thread's outputs are moved as quads, four neighbours in a row of C. In shared memory and in
-//! the workspace, the quads of the same number of all threads of a slice lie side by side, so that
-//! every access of a warp is contiguous.
+//! the workspace, all threads of a slice have their quads of one number side by side. So every
+//! access of a warp is contiguous.
 
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
@@ -11,14 +11,16 @@ use cuda_std::{atomic, vec};
 use crate::device::geometry::Geometry;
 use crate::device::schedule::split_k::{Params, Split};
 
-/// Quads of outputs that a thread has at most: 8 x 8 outputs.
+/// The most quads of outputs per thread: 8 x 8 outputs.
 pub const MAX_QUADS: usize = 16;
 
-/// A thread's outputs; those past its last are not used, and take no registers.
+/// A thread's outputs. Those past its last are unused, and take no registers.
 pub type Quads = [F32x4; MAX_QUADS];
 
-/// The output partition of a thread. Before the slice-K reduction it has a sum of each quad of its
-/// slice's thread; afterwards the slices have shared these out.
+/// The output partition of a thread.
+///
+/// Before the slice-K reduction it has a sum of each quad of its slice's thread. Afterwards the
+/// slices share these out.
 #[derive(Clone, Copy)]
 pub struct OutputPartition {
     /// Quads per thread of a slice.
@@ -48,24 +50,26 @@ impl OutputPartition {
         self.slice + i as u32 * G::SLICES
     }
 
-    /// Whether there is such a quad: the smallest tiles have fewer than slices.
+    /// Whether there is such a quad: the smallest tiles have fewer quads than slices.
     #[inline(always)]
     pub fn has<G: Geometry>(self, i: usize) -> bool {
         self.quads.is_multiple_of(G::SLICES) || self.quad::<G>(i) < self.quads
     }
 
-    /// How many quads a thread has after the slice-K reduction.
+    /// Quads of a thread after the slice-K reduction.
     const fn own(self, slices: u32) -> usize {
         self.quads.div_ceil(slices) as usize
     }
 }
 
-/// The slice-K reduction: adds up the outputs of all slices. Each has a sum of every output;
-/// afterwards `sums[i]` is the total of the thread's own [`quad`](OutputPartition::quad) `i`.
+/// The slice-K reduction: adds up the outputs of all slices.
 ///
-/// # Safety
-/// Every thread of the block makes this call, under conditions that are the same for all of a
-/// warp. `smem` has room for a tile of C per slice, and no copies are in flight there.
+/// Each slice has a sum of every output. Afterwards `sums[i]` is the total of the thread's own
+/// [`quad`](OutputPartition::quad) `i`.
+///
+/// - Every thread of the block makes this call, under conditions that are the same for all of a
+///   warp.
+/// - `smem` has room for a tile of C per slice, and no copies are in flight there.
 #[inline(always)]
 pub unsafe fn reduce_slices<G: Geometry>(
     outputs: OutputPartition,
@@ -73,8 +77,9 @@ pub unsafe fn reduce_slices<G: Geometry>(
     sums: &mut Quads,
 ) {
     let tile = |slice: u32| smem.add(slice * outputs.elements());
-    // SAFETY: the first barrier is after the last use of the stages, the second after the
-    // stores; each thread stores to places of its own; all threads of the block come to both.
+    // SAFETY: the first barrier is after the last use of the stages, and the second after the
+    // stores. Each thread stores to places of its own. All threads of the block come to both
+    // barriers.
     unsafe {
         thread::sync_threads_aligned();
         for quad in 0..outputs.quads {
@@ -98,11 +103,12 @@ pub unsafe fn reduce_slices<G: Geometry>(
     }
 }
 
-/// How many slices are added up pairwise.
+/// Slices that are added up pairwise.
 const PAIRWISE: usize = 8;
 
-/// The sum of the first `count` of some quads, both powers of two, pairwise: the error of a sum grows with how often
-/// a number in it is added to.
+/// The pairwise sum of the first `count` of some quads; both numbers are powers of two.
+///
+/// The error of a sum grows with the number of additions to each of its terms.
 #[inline(always)]
 fn pairwise<const N: usize>(mut quads: [F32x4; N], count: usize) -> F32x4 {
     const { assert!(N.is_power_of_two(), "each has another one") };
@@ -116,13 +122,16 @@ fn pairwise<const N: usize>(mut quads: [F32x4; N], count: usize) -> F32x4 {
     quads[0]
 }
 
-/// The split-K reduction: adds up the sums of all splits. Returns true in the block that does it,
-/// the last to arrive, where `sums` then holds the totals; what it holds elsewhere means nothing.
+/// The split-K reduction: adds up the sums of all splits.
+///
+/// Returns true in the block that does it, which is the last to arrive. There `sums` then holds the
+/// totals; elsewhere its contents mean nothing.
 ///
 /// # Safety
-/// Every thread of the block makes this call, under conditions that are the same for all of a
-/// warp, and every block of the product does. `partials` and `counters` are the product's, as
-/// [`Params::workspace`] says, `partials` a multiple of 16.
+/// - Every thread of the block makes this call, under conditions that are the same for all of a
+///   warp. Every block of the product does.
+/// - `partials` and `counters` are the product's, as [`Params::workspace`] says, and `partials` is
+///   a multiple of 16.
 #[inline(always)]
 pub unsafe fn reduce_splits<G: Geometry>(
     outputs: OutputPartition,
@@ -134,7 +143,7 @@ pub unsafe fn reduce_splits<G: Geometry>(
     let splits = split.count;
     let tile = tile_number() as usize;
     let elements = outputs.elements() as usize;
-    // Where this thread's quads begin in the first split's part; the others follow at constant
+    // Where this thread's quads begin in the first split's part. The others follow at constant
     // distances.
     let first = partials
         .wrapping_add(tile * splits as usize * elements + outputs.offset(outputs.slice) as usize);
@@ -142,7 +151,7 @@ pub unsafe fn reduce_splits<G: Geometry>(
     let of_split = |z: u32, i: usize| first.wrapping_add(z as usize * elements + i * distance);
     let own = outputs.own(G::SLICES);
 
-    // SAFETY: room for a tile per block, of which this one fills its own.
+    // SAFETY: there is room for a tile per block, and this block fills its own.
     unsafe {
         for i in 0..own {
             if outputs.has::<G>(i) {
@@ -155,7 +164,7 @@ pub unsafe fn reduce_splits<G: Geometry>(
         return false;
     }
 
-    // As many splits at a time as registers can hold: their loads are in flight together.
+    // As many splits at a time as registers can hold, so that their loads are in flight together.
     let at_once = MAX_QUADS / own;
     for i in 0..own {
         sums[i] = [0.0; 4];
@@ -164,7 +173,7 @@ pub unsafe fn reduce_splits<G: Geometry>(
     while begin < splits {
         let mut loaded: Quads = [[0.0; 4]; MAX_QUADS];
         for ahead in 0..at_once {
-            // Past the end the last once more, unused.
+            // Past the end the last split is loaded again, and not used.
             let z = (begin + ahead as u32).min(splits - 1);
             for i in 0..own {
                 if outputs.has::<G>(i) {
@@ -173,8 +182,8 @@ pub unsafe fn reduce_splits<G: Geometry>(
                 }
             }
         }
-        // Four sums of these, of every fourth split each, and then the sum of the four, for a smaller error: see `pairwise`,
-        // for which there are too few registers.
+        // Four sums of every fourth split each, and then the sum of the four, for a smaller error.
+        // There are too few registers for `pairwise`.
         let apart = if at_once < 4 { at_once } else { 4 };
         for i in 0..own {
             for ahead in apart..at_once {
@@ -196,13 +205,16 @@ pub unsafe fn reduce_splits<G: Geometry>(
     true
 }
 
-/// The split-K reduction of a block whose threads have `SUMS` sums each of its tile of C, which has so many
-/// `elements`. Returns true in the block that does it, where `sums` then holds the totals. `is_last` says, from the counters, whether
-/// the block is the last to arrive: [`is_last_to_arrive`] or [`is_last_of_part`].
+/// The split-K reduction of a block whose threads have `SUMS` sums each.
+///
+/// Its tile of C has `elements`. Returns true in the block that adds up, where `sums` then holds
+/// the totals. `is_last` says, from the counters, whether the block is the last to arrive:
+/// [`is_last_to_arrive`] or [`is_last_of_part`].
 ///
 /// # Safety
-/// As for the entry points. The block's first threads, `elements / SUMS` of them, come here. `is_last` orders their stores before it
-/// ahead of the loads behind it of whoever is last.
+/// - As for the entry points.
+/// - The block's first `elements / SUMS` threads come here.
+/// - `is_last` orders their stores before it ahead of the loads of the last block behind it.
 #[inline(always)]
 pub unsafe fn reduce_sums<const SUMS: usize>(
     params: Params,
@@ -219,8 +231,8 @@ pub unsafe fn reduce_sums<const SUMS: usize>(
         let offset = of * elements + quad as u32 * (elements / SUMS as u32 * 4);
         partials.wrapping_add(first + offset as usize)
     };
-    // SAFETY: room for a tile per block, of which each thread has its own quads; the others' were stored
-    // before the last block came.
+    // SAFETY: there is room for a tile per block, where each thread has its own quads. Those of the
+    // other blocks were stored before the last block came.
     unsafe {
         for quad in 0..SUMS / 4 {
             let four = core::array::from_fn(|i| sums[quad * 4 + i]);
@@ -230,7 +242,8 @@ pub unsafe fn reduce_sums<const SUMS: usize>(
             return false;
         }
         *sums = [0.0; SUMS];
-        // As many quads at a time as there are registers for their loads, of one split or of several.
+        // As many quads at a time as there are registers for their loads, from one split or
+        // several.
         let quads = const { if SUMS / 4 < MAX_QUADS { SUMS / 4 } else { MAX_QUADS } };
         let at_once = const { MAX_QUADS / if SUMS / 4 < MAX_QUADS { SUMS / 4 } else { MAX_QUADS } };
         for first in (0..SUMS / 4).step_by(MAX_QUADS) {
@@ -259,22 +272,23 @@ pub unsafe fn reduce_sums<const SUMS: usize>(
     true
 }
 
-/// The number of the block's tile of C, for what the blocks of a tile share.
+/// The number of the block's tile of C, for data that the blocks of a tile share.
 #[inline(always)]
 pub fn tile_number() -> u32 {
     thread::block_idx_y() * thread::grid_dim_x() + thread::block_idx_x()
 }
 
-/// Whether this block is the last of those that share a tile of C to come here. It can load
-/// what all threads of the others have stored before they came.
+/// Whether this block is the last to come here, of those that share a tile of C.
+///
+/// The last block can load everything that all threads of the others stored before they came.
 ///
 /// # Safety
 /// As for [`reduce_splits`]; `tile` is the tile's number, and `splits` are not 0.
 #[inline(always)]
 pub unsafe fn is_last_to_arrive(splits: u32, counters: *mut u32, tile: u32) -> bool {
     let last = splits - 1;
-    // The barrier puts the block's stores before its count, which releases them. The last to
-    // count acquires all others' stores, and the second barrier puts them before its block's
+    // The barrier puts the block's stores before its count, which releases them. The last block to
+    // count acquires the stores of all others. The second barrier puts these before the block's
     // loads.
     // SAFETY: the whole block adds up a tile, or none of it does.
     unsafe { thread::sync_threads_aligned() };
@@ -290,11 +304,13 @@ pub unsafe fn is_last_to_arrive(splits: u32, counters: *mut u32, tile: u32) -> b
     unsafe { thread::sync_threads_or(is_last) != 0 }
 }
 
-/// The same for a part of the block's threads, with the first among them, which `meet` at a barrier of their own. `flag` is shared
-/// memory that none of them uses behind the first barrier.
+/// [`is_last_to_arrive`] for a part of the block's threads, which includes the first.
+///
+/// They `meet` at a barrier of their own. `flag` is shared memory that none of them uses behind the
+/// first barrier.
 ///
 /// # Safety
-/// As for [`is_last_to_arrive`], of these threads; `meet` is a barrier for all of them.
+/// As for [`is_last_to_arrive`], for these threads. `meet` is a barrier for all of them.
 #[inline(always)]
 pub unsafe fn is_last_of_part(
     splits: u32,

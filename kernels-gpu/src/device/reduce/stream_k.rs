@@ -1,4 +1,4 @@
-//! The fix-up of stream-K: partial sums of a tile are added up through global memory.
+//! The fix-up of stream-K: partial sums of a tile are added up in global memory.
 
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
@@ -6,26 +6,26 @@ use cuda_std::{atomic, vec};
 
 use crate::device::schedule::stream_k::{Role, Scheduler};
 
-/// The fix-up: how the partial sums of a tile are added up, through global memory.
+/// The memory of the fix-up, which adds up the partial sums of a tile.
 #[derive(Clone, Copy)]
 pub struct Fixup {
-    /// Three tiles for each block: for the end of a tile, for the beginning of one, and for a
-    /// whole one.
+    /// Three tiles per block: for the end of a tile, for the beginning of one, and for a whole one.
     pub partials: *mut f32,
-    /// One for each stream-K tile; zero before the launch, and after it.
+    /// One per stream-K tile; zero before the launch, and after it.
     pub counters: *mut u32,
     /// One word of shared memory.
     pub word: SharedPtr<u32>,
 }
 
 impl Fixup {
-    /// Adds this thread's sums of a work tile to its tile's; true if they became those of the whole
-    /// tile. To be called by the same `THREADS` threads of the block, `thread` numbers them; they
-    /// use the named barrier `BARRIER`.
+    /// Adds this thread's sums of a work tile to its tile's.
+    ///
+    /// Returns true if `sums` became those of the whole tile. Each call is by the same `THREADS`
+    /// threads of the block, numbered by `thread`. They use the named barrier `BARRIER`.
     ///
     /// # Safety
-    /// The host's memory is as [`Fixup`] says, and shared memory likewise. The threads are whole
-    /// warps, all of which come with the same work tile.
+    /// - The host's memory is as [`Fixup`] says, and so is shared memory.
+    /// - The threads are whole warps, which all come with the same work tile.
     #[inline(always)]
     pub unsafe fn reduce<
         const BARRIER: u32,
@@ -59,7 +59,7 @@ impl Fixup {
         if role.is_whole_tile() && role.ends_part() {
             return true;
         }
-        // Down a column, and pairs swapped: `persistent` says why.
+        // Down a column, with pairs swapped: `persistent` says why.
         for j in 0..TN {
             for i in (0..TM).step_by(4) {
                 let four = core::array::from_fn(|e| sums[i + (e ^ 1)][j]);
@@ -101,7 +101,7 @@ impl Fixup {
     }
 }
 
-/// Adds what [`Fixup::reduce`] stored, which is at `at` for each group of four.
+/// Adds what [`Fixup::reduce`] stored; `at` gives the place of each group of four.
 ///
 /// # Safety
 /// It is there, and nobody writes it.

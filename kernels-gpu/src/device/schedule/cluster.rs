@@ -1,7 +1,8 @@
-//! Which tiles a cluster computes, and which parts of their K.
+//! The tiles that a cluster computes, and its parts of their K.
 //!
-//! A cluster for each tile, or *stream-K* (Osama et al., 2023): the steps along K of all tiles are numbered as one sequence,
-//! of which every cluster has an equal share, so that all multiprocessors end at the same time:
+//! There is a cluster for each tile, or *stream-K* (Osama et al., 2023). Stream-K numbers the steps
+//! along K of all tiles as one sequence, and gives every cluster an equal share of it. So all
+//! multiprocessors end at the same time:
 //!
 //! ```text
 //!   cluster 0   | tile 0         | tile 1 ..
@@ -18,34 +19,37 @@ use crate::device::schedule::raster::swizzle_wide as swizzle;
 /// The launch's tiles, and the clusters that share them.
 #[derive(Clone, Copy)]
 pub struct Sequence {
-    /// Tiles of a row and of a column of C, and products.
+    /// Tiles in a row and in a column of C, and products.
     width: u32,
     height: u32,
     products: u32,
     /// Steps along K.
     steps: u32,
     clusters: u32,
-    /// Blocks of a cluster, no more than steps, but one at least.
+    /// Blocks of a cluster: no more than steps, but at least one.
     splits: u32,
 }
 
-/// A tile, or a part of its K, that a cluster computes. A *unit* of K is so many steps that each block of the cluster
-/// has one at least.
+/// A tile, or a part of its K, that a cluster computes.
+///
+/// A *unit* of K is enough steps for each block of the cluster to have at least one.
 #[derive(Clone, Copy)]
 pub struct Work {
     pub tile: u32,
-    /// Units of the tile: those in front of the cluster's, its own, and all.
+    /// Units of the tile: those in front of the cluster's, the cluster's own, and all.
     first: u32,
     count: u32,
     units: u32,
     steps: u32,
     splits: u32,
-    /// Whether the cluster has no more work behind this.
+    /// Whether this is the cluster's last work.
     pub is_last: bool,
 }
 
-/// What is added up of a tile, and where it goes, in one register: the sums of the cluster's blocks to C or to a part, of
-/// which each cluster has two, or all parts to C.
+/// What is added up of a tile, and where it goes, in one register.
+///
+/// Either the sums of the cluster's blocks go to C, or to one of the cluster's two parts. Or all
+/// parts go to C.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Pass(u32);
 
@@ -55,19 +59,19 @@ impl Pass {
     /// All parts have been stored.
     pub const FIXUP: Self = Self(u32::MAX - 1);
 
-    /// The part that the cluster's sums are.
+    /// The part that receives the cluster's sums.
     #[inline(always)]
     pub fn part(self) -> Option<u32> {
         if self.0 < Self::FIXUP.0 { Some(self.0) } else { None }
     }
 }
 
-/// What the producer tells the consumers of a block's work, in shared memory.
+/// The producer's message to the consumers about a block's work, in shared memory.
 #[derive(Clone, Copy)]
 pub struct Entry(pub SharedPtr<u32>);
 
 impl Sequence {
-    /// That of a launch.
+    /// The sequence of a launch.
     #[inline(always)]
     pub fn new(
         [m, n, k]: [u32; 3],
@@ -79,7 +83,7 @@ impl Sequence {
         Self { width, height, products, steps: k.div_ceil(BK), clusters, splits }
     }
 
-    /// The product that a tile is of, and its row and column of tiles there.
+    /// The product of a tile, and the tile's row and column there, in tiles.
     #[inline(always)]
     pub fn place(self, tile: u32) -> [u32; 3] {
         let tiles = self.width * self.height;
@@ -88,27 +92,28 @@ impl Sequence {
         [product, y, x]
     }
 
-    /// Whether the L2 cache is to evict A first, and whether B. The steps from one product to the next are 0 where all have the same.
+    /// Whether the L2 cache is to evict A first, and whether B. A `steps` of 0 means that all
+    /// products share the operand.
     #[inline(always)]
     pub fn read_once(self, tile: [u32; 2], steps: [u32; 2]) -> [bool; 2] {
         let is_alone = steps.map(|step| step != 0 || self.products == 1);
         read_once(tile, [self.height, self.width], is_alone)
     }
 
-    /// Units of a tile, which has steps.
+    /// Units of a tile that has steps.
     #[inline(always)]
     fn units(self) -> u32 {
         self.steps / self.splits.max(1)
     }
 
-    /// Units of each cluster, and how many of the first clusters have one more.
+    /// Units of each cluster, and the number of first clusters that have one more.
     #[inline(always)]
     fn shares(self) -> [u32; 2] {
         let all = self.width * self.height * self.products * self.units();
         [all / self.clusters.max(1), all % self.clusters.max(1)]
     }
 
-    /// The first work of a cluster, or the one that has this number.
+    /// Work number `number` of a cluster.
     #[inline(always)]
     pub fn work(self, cluster: u32, number: u32) -> Work {
         let Self { steps, splits, .. } = self;
@@ -128,7 +133,7 @@ impl Sequence {
         Work { tile, first, count, is_last: count == left, ..whole }
     }
 
-    /// The first and the last cluster of those that share a tile.
+    /// The first and the last cluster that share a tile.
     #[inline(always)]
     pub fn clusters_of(self, tile: u32) -> [u32; 2] {
         let [share, more] = self.shares();
@@ -147,7 +152,7 @@ impl Work {
         self.count == self.units
     }
 
-    /// The steps that a block of the cluster has: the first one, and the one behind the last.
+    /// The steps of a block of the cluster: the first, and the one behind the last.
     #[inline(always)]
     pub fn part(self, rank: u32) -> [u32; 2] {
         let step =
@@ -158,16 +163,17 @@ impl Work {
 }
 
 impl Entry {
-    /// Words of shared memory that it takes.
+    /// Words of shared memory per entry.
     pub const WORDS: u32 = 10;
 
-    /// The one of two, the first of which this is, that belongs to the block's tile of this number.
+    /// The entry for the block's tile number `number`; `self` is the first of two.
     #[inline(always)]
     pub fn of(self, number: u32) -> Self {
         Self(self.0.add(number % 2 * Self::WORDS))
     }
 
-    /// Writes a cluster's work: `steps` of the block with this rank, of the tile that begins at (row, col) of a product.
+    /// Writes a cluster's work: `steps` of the block with this rank, for the tile at (row, col) of
+    /// a product.
     ///
     /// # Safety
     /// The entry lies in shared memory, and nobody else reads or writes it at this time.
@@ -203,7 +209,7 @@ impl Entry {
         }
     }
 
-    /// Steps along K of the block.
+    /// The block's steps along K.
     ///
     /// # Safety
     /// The entry has been written, and nobody writes it at this time.
@@ -223,7 +229,7 @@ impl Entry {
         unsafe { (self.0.load(1), [self.0.load(2), self.0.load(3)]) }
     }
 
-    /// What becomes of the cluster's sums.
+    /// Where the cluster's sums go.
     ///
     /// # Safety
     /// As for [`Entry::steps`].
@@ -233,7 +239,7 @@ impl Entry {
         Pass(unsafe { self.0.load(4) })
     }
 
-    /// The first and the last of the clusters that share the tile.
+    /// The first and the last cluster that share the tile.
     ///
     /// # Safety
     /// As for [`Entry::steps`].
@@ -243,7 +249,7 @@ impl Entry {
         unsafe { [self.0.load(5), self.0.load(6)] }
     }
 
-    /// Whether the cluster has no more work behind this.
+    /// Whether this is the cluster's last work.
     ///
     /// # Safety
     /// As for [`Entry::steps`].
@@ -253,7 +259,7 @@ impl Entry {
         unsafe { self.0.load(7) != 0 }
     }
 
-    /// The block's number in its cluster, and how many blocks that has.
+    /// The block's number in its cluster, and the number of its blocks.
     ///
     /// # Safety
     /// As for [`Entry::steps`].

@@ -1,4 +1,4 @@
-//! Persistent blocks: each takes one work tile after the other, in the order of the raster.
+//! Persistent blocks: each computes one work tile after another, in raster order.
 
 use cuda_std::prelude::*;
 
@@ -10,13 +10,13 @@ use crate::device::schedule::raster::swizzle_wide;
 /// The tiles of the products of a launch.
 #[derive(Clone, Copy)]
 pub struct Tiles {
-    /// Of each product.
+    /// Tiles of each product.
     width: u32,
     height: u32,
     products: u32,
     /// Elements from one C to the next.
     stride_c: u64,
-    /// From one product to the next in the maps' third dimension: 0 if all have the same.
+    /// Step of A from one product to the next, in its map's third dimension: 0 if all share one A.
     pub step_a: u32,
     pub step_b: u32,
     /// Rows and columns of a tile.
@@ -25,7 +25,8 @@ pub struct Tiles {
 }
 
 impl Tiles {
-    /// Those of `products` of m x n elements, whose [`options`](crate::abi::tensor_core::options) say what they share.
+    /// The tiles of `products` of m x n elements; [`options`](crate::abi::tensor_core::options) say
+    /// what they share.
     #[inline(always)]
     pub fn new(
         [m, n]: [u32; 2],
@@ -46,7 +47,7 @@ impl Tiles {
         }
     }
 
-    /// How many there are.
+    /// The number of tiles.
     #[inline(always)]
     pub fn count(self) -> u32 {
         self.width * self.height * self.products
@@ -74,7 +75,7 @@ impl Tiles {
         c.of_product(product, self.stride_c)
     }
 
-    /// Stores all tiles where K is 0, by blocks of `threads`.
+    /// Stores all tiles if K is 0, with blocks of `threads`.
     ///
     /// # Safety
     /// All threads of all blocks call this, and nothing else stores C.
@@ -84,7 +85,7 @@ impl Tiles {
         while tile < self.count() {
             let (product, row, col) = self.place(tile);
             let c = self.output(c, product);
-            // One column of the tile for each thread, a few rows at a time.
+            // Each thread has one column of the tile, a few rows at a time.
             let parts = self.rows / AT_ONCE as u32 * self.cols;
             for at in (thread::thread_idx_x()..parts).step_by(threads as usize) {
                 let (row, col) = (row + at / self.cols * AT_ONCE as u32, col + at % self.cols);

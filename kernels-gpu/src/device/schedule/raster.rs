@@ -14,10 +14,10 @@ pub fn swizzled_tile() -> (u32, u32) {
 
 /// The tile (row, column) with this number, of a C of `width` x `height` tiles.
 ///
-/// Blocks start in the order of their numbers, so that neighbours run at the same time. In
-/// plain row-major order, those that run together share a row of tiles of A but need nearly
-/// all of B. Here they go down GROUP rows of tiles before they move on to the next column,
-/// and so need a few rows of A and a few columns of B:
+/// Blocks start in the order of their numbers, so neighbours run at the same time. In plain
+/// row-major order, the running blocks share a row of tiles of A but need nearly all of B. Here
+/// they go down GROUP rows of tiles before they move on to the next column. So they need a few rows
+/// of A and a few columns of B:
 ///
 /// ```text
 ///   0  4  8        plain:  0  1  2
@@ -30,7 +30,7 @@ pub fn swizzle(number: u32, width: u32, height: u32) -> (u32, u32) {
     swizzle_by::<GROUP>(number, width, height)
 }
 
-/// The same down 16 rows: for tiles that are wider than high.
+/// [`swizzle`] down 16 rows, for tiles that are wider than high.
 #[inline(always)]
 pub fn swizzle_wide(number: u32, width: u32, height: u32) -> (u32, u32) {
     swizzle_by::<16>(number, width, height)
@@ -39,7 +39,7 @@ pub fn swizzle_wide(number: u32, width: u32, height: u32) -> (u32, u32) {
 #[inline(always)]
 fn swizzle_by<const GROUP: u32>(number: u32, width: u32, height: u32) -> (u32, u32) {
     let first = number / (width * GROUP).max(1) * GROUP;
-    // The last group may be lower.
+    // The last group may have fewer rows.
     let rows = (height - first).clamp(1, GROUP);
     let within = number - first * width;
     (first + within % rows, within / rows)

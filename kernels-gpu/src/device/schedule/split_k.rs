@@ -1,4 +1,4 @@
-//! Split-K: the blocks of a tile share its K, along the grid's z axis, behind the products of a batch.
+//! Split-K: the blocks of a tile share its K, along the grid's z axis, for each product of a batch.
 
 use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
@@ -44,9 +44,11 @@ pub struct Split {
 }
 
 impl Params {
-    /// The product of the batch that this block is for, and its split: those of a product follow
-    /// each other along the grid's z axis. Of what is needed at the end there is [`epilogue`](Self::epilogue),
-    /// [`output`](Self::output) and [`workspace`](Self::workspace).
+    /// The parameters of this block's product of the batch, and its split.
+    ///
+    /// The splits of a product follow each other along the grid's z axis.
+    /// [`epilogue`](Self::epilogue), [`output`](Self::output) and [`workspace`](Self::workspace)
+    /// are for the end of the kernel.
     ///
     /// # Safety
     /// The parameters are as the launch promises.
@@ -54,12 +56,12 @@ impl Params {
     pub unsafe fn of_block(mut self) -> (Self, Split) {
         let (z, splits) = (thread::block_idx_z(), self.splits);
         if splits == 0 {
-            // One product: nobody waits for a division.
+            // A single product: nobody waits for a division.
             return (self, Split { count: thread::grid_dim_z(), index: z });
         }
         let (product, index) = (z / splits, z % splits);
         if self.layout & (POINTERS_A | POINTERS_B) != 0 {
-            // These addresses are read before all else.
+            // These addresses are read before everything else.
             dependent_launch::wait();
         }
         // SAFETY: the caller's contract.
@@ -70,7 +72,7 @@ impl Params {
         (self, Split { count: splits, index })
     }
 
-    /// The operand of a product of the batch, which lies at a stride or behind an array of addresses.
+    /// The operand of a product of the batch, at a stride or behind an array of addresses.
     ///
     /// # Safety
     /// As for [`Params::of_block`].
@@ -83,10 +85,10 @@ impl Params {
         unsafe { addressed(first, product) }.wrapping_add(stride as usize)
     }
 
-    /// The block's product, worked out once more, where it is needed: so it takes no registers before.
+    /// The block's product. Recomputed at each use, so that it takes no registers before.
     #[inline(always)]
     pub fn product(self) -> u32 {
-        // One product: nobody waits for a division.
+        // A single product: nobody waits for a division.
         let product = black_box(thread::block_idx_z()).checked_div(self.splits);
         black_box(product.unwrap_or(0))
     }
@@ -97,8 +99,7 @@ impl Params {
         self.epilogue.of_product(self.product())
     }
 
-    /// The partial sums and the counters of the block's product, whose tiles of C have so many
-    /// `elements`.
+    /// The partial sums and the counters of the block's product, whose tiles of C have `elements`.
     #[inline(always)]
     pub fn workspace(self, elements: u32) -> (*mut f32, *mut u32) {
         let tiles_of_one = (thread::grid_dim_x() * thread::grid_dim_y()) as usize;
@@ -120,8 +121,9 @@ impl Params {
         }
     }
 
-    /// The same for a kernel whose C may lie as its transpose, and whether it does: rows of the output
-    /// are then columns of what the kernel computes.
+    /// [`output`](Self::output) for a kernel whose C may lie transposed, and whether it does.
+    ///
+    /// If so, rows of the output are columns of the kernel's product.
     ///
     /// # Safety
     /// As for [`output`](Self::output).
@@ -136,7 +138,7 @@ impl Params {
         (Output { rows: c.cols, cols: c.rows, ..c }, true)
     }
 
-    /// The part of K that a split has: from, and to. Nothing if the former is not less.
+    /// The part of K of a split: from, and to. It is empty if the former is not less.
     #[inline(always)]
     pub fn range(self, split: Split) -> (u32, u32) {
         let begin = split.index * self.depth;
@@ -144,27 +146,30 @@ impl Params {
     }
 }
 
-/// Declares the entry points of a kernel, for each `ALIGNED` that is listed: they call `Kernel::gemm`.
+/// Declares the entry points of a kernel, which call `Kernel::gemm`, for each listed `ALIGNED`.
 macro_rules! entry_points {
     ($name:ident, min_blocks $min_blocks:tt, ALIGNED = $($aligned:tt)*) => {
-        /// `C = alpha * A * B + beta * C` for each product of a batch, with K split, both along the
-        /// grid's z axis.
+        /// `C = alpha * A * B + beta * C` for each product of a batch, with K split.
+        ///
+        /// Products and splits are both along the grid's z axis.
         ///
         /// # Safety
-        /// - The grid covers C with blocks as [`DESCRIPTOR`] says; along z it has the splits of
-        ///   all products.
-        /// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n
-        ///   elements, with leading dimensions `lda >= k`, `ldb >= n` and `ldc >= n`, or to their
-        ///   transposes where the `layout` says so and the [`DESCRIPTOR`] allows it; those of the
-        ///   next product follow at `stride_a`, `stride_b` and `stride_c` elements, or they are
-        ///   behind arrays of addresses. No two C overlap.
+        /// - The grid covers C with blocks as [`DESCRIPTOR`] says; along z it has the splits of all
+        ///   products.
+        /// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n elements.
+        ///   The leading dimensions are `lda >= k`, `ldb >= n` and `ldc >= n`.
+        /// - They may point to the transposes instead, if the `layout` says so and the
+        ///   [`DESCRIPTOR`] allows it.
+        /// - The matrices of the next product follow at `stride_a`, `stride_b` and `stride_c`
+        ///   elements, or they are behind arrays of addresses. No two C overlap.
         /// - Nothing else writes A or B, or touches C, during the launch.
-        /// - `depth`, `partials` and `counters` are as [`KernelAbi::SplitK`](crate::abi::KernelAbi::SplitK) says, and nothing
-        ///   else touches the latter two during the launch; `partials` is a multiple of 16.
+        /// - `depth`, `partials` and `counters` are as
+        ///   [`KernelAbi::SplitK`](crate::abi::KernelAbi::SplitK) says. Nothing else touches the
+        ///   latter two during the launch. `partials` is a multiple of 16.
         /// - What the `epilogue` reads is there, and nothing writes it during the launch.
-        /// - For the entry point without `_unaligned`: those matrices that the [`DESCRIPTOR`] calls
-        ///   vectorized, and transposes that it calls aligned, are so as it says. Rows may be no multiples of 4 elements long, if
-        ///   zeros follow up to the next one.
+        /// - For the entry point without `_unaligned`: matrices that the [`DESCRIPTOR`] calls
+        ///   vectorized, and transposes that it calls aligned, are as it says. The length of a row
+        ///   need not be a multiple of 4 elements, if zeros follow up to the next multiple.
         #[kernel(block = THREADS, min_blocks = $min_blocks, variants(ALIGNED = $($aligned)*))]
         pub unsafe fn $name<const ALIGNED: bool>(
             m: u32,

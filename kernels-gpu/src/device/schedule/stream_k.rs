@@ -1,9 +1,9 @@
-//! The stream-K scheduler of persistent blocks, and its fix-up (Osama et al., 2023).
+//! The stream-K scheduler of persistent blocks (Osama et al., 2023).
 //!
-//! 512 tiles of C on 132 multiprocessors are 3.88 waves: in the last one some multiprocessors
-//! have nothing to do. So the first tiles, the *stream-K tiles*, are cut up along K: their steps
-//! are numbered as one sequence, and every block has an equal share of it. The tiles that are left
-//! are a multiple of the number of blocks, and are done whole (*data-parallel tiles*):
+//! 512 tiles of C on 132 multiprocessors are 3.88 waves: in the tail wave some multiprocessors are
+//! idle. So the first tiles, the *stream-K tiles*, are cut up along K. Their steps are numbered as
+//! one sequence, and every block has an equal share of it. The number of tiles left is a multiple
+//! of the number of blocks; these are done whole (*data-parallel tiles*):
 //!
 //! ```text
 //!   block 0   | tile 0      | tile 1 .. | tile 5 | tile 8  |
@@ -11,30 +11,33 @@
 //!   block 2   | ..2 | tile 3         .. | tile 7 | tile 10 |
 //! ```
 //!
-//! The blocks that share a tile store their partial sums. The last one to arrive adds them up, in
-//! the order of K, whichever it is (*fix-up*): so no block waits, and the bits are always the same.
+//! The blocks that share a tile store their partial sums. The last one to arrive adds them up in
+//! the order of K (*fix-up*, `device/reduce/stream_k.rs`). So no block waits, and the bits are
+//! always the same.
 //!
-//! A long sum is also stored after so many steps and added to the next one (blocked summation):
-//! the error of a sum grows with its accumulation length.
+//! A long sum is also stored after `accumulation_steps` and added to the next one (blocked
+//! summation). The error of a sum grows with its accumulation length.
 
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
-/// What the blocks know of each other's work: the same in every thread.
+/// The division of work among blocks: the same in every thread.
 #[derive(Clone, Copy)]
 pub struct Scheduler {
     /// Tiles of C.
     pub tiles: u32,
-    /// Steps along K of each.
+    /// Steps along K of each tile.
     pub steps: u32,
-    /// Tiles, the first ones, that are cut up along K.
+    /// The first tiles, which are cut up along K.
     pub stream_k_tiles: u32,
     /// Steps after which a sum is stored, and a new one begun; not 0.
     pub accumulation_steps: u32,
 }
 
-/// Steps along K of a tile of C that are summed up in registers: all that the block has of the
-/// tile, its part, or as much of it as the accumulation length allows.
+/// Steps along K of a tile of C that are summed up in registers.
+///
+/// They are all that the block has of the tile, its part, or as much as the accumulation length
+/// allows.
 #[derive(Clone, Copy)]
 pub struct WorkTile {
     pub tile: u32,
@@ -43,7 +46,7 @@ pub struct WorkTile {
     pub role: Role,
 }
 
-/// Where a tile of C is: in which product of the batch, and its first row and column there.
+/// Where a tile of C is: its product in the batch, and its first row and column there.
 #[derive(Clone, Copy)]
 pub struct TilePlace {
     pub product: u32,
@@ -51,7 +54,7 @@ pub struct TilePlace {
     pub col: u32,
 }
 
-/// Which part of its tile a work tile is in, and where in it, in four bits.
+/// Which part of its tile a work tile is in, and where in that part, in four bits.
 #[derive(Clone, Copy)]
 pub struct Role(u32);
 
@@ -66,13 +69,13 @@ impl Role {
         )
     }
 
-    /// Whether it is the first of the block's part.
+    /// Whether the work tile is the first of the block's part.
     #[inline(always)]
     pub fn starts_part(self) -> bool {
         self.0 & 1 != 0
     }
 
-    /// Whether it is the last of the block's part.
+    /// Whether the work tile is the last of the block's part.
     #[inline(always)]
     pub fn ends_part(self) -> bool {
         self.0 & 2 != 0
@@ -95,21 +98,22 @@ impl Role {
 #[derive(Clone, Copy)]
 pub struct WorkTiles {
     scheduler: Scheduler,
-    /// Steps of the stream-K tiles, from here to the end of the block's share.
+    /// The current step of the stream-K tiles, and the end of the block's share.
     at: u32,
     end: u32,
-    /// The next data-parallel tile, and how many of its steps are done.
+    /// The next data-parallel tile, and the number of its steps that are done.
     tile: u32,
     done: u32,
 }
 
-/// An entry of the scheduler's mailbox in shared memory: a work tile, written by the producer and
-/// read by the consumers.
+/// An entry of the scheduler's mailbox in shared memory.
+///
+/// It is a work tile, written by the producer and read by the consumers.
 #[derive(Clone, Copy)]
 pub struct MailboxEntry(SharedPtr<u32>);
 
 impl MailboxEntry {
-    /// Words of shared memory that one takes.
+    /// Words of shared memory per entry.
     pub const WORDS: u32 = 6;
 
     /// The entry with this number.
@@ -135,7 +139,7 @@ impl MailboxEntry {
         }
     }
 
-    /// Writes that there is none.
+    /// Writes that there is no next work tile.
     ///
     /// # Safety
     /// As for [`MailboxEntry::write`].
@@ -197,7 +201,7 @@ impl Scheduler {
         block * (self.stream_k_tiles * self.steps) / blocks()
     }
 
-    /// The block whose share has this step.
+    /// The block that owns this step.
     #[inline(always)]
     pub fn owner(self, step: u32) -> u32 {
         ((step + 1) * blocks() - 1) / (self.stream_k_tiles * self.steps).max(1)

@@ -1,4 +1,4 @@
-//! Sums that lose less than plain ones to rounding.
+//! Sums that lose less to rounding than plain ones.
 
 use cuda_std::prelude::*;
 use cuda_std::warp;
@@ -9,12 +9,12 @@ pub trait Accumulator: Copy {
 
     fn plus(self, other: Self) -> Self;
 
-    /// With four products more.
+    /// Adds four products.
     fn plus_products(self, a: F32x4, b: F32x4) -> Self;
 
     fn value(self) -> f32;
 
-    /// That of the lane whose number differs by this bit.
+    /// The sum of the lane whose number differs in the bit `distance`.
     ///
     /// # Safety
     /// The whole warp makes this call together.
@@ -54,8 +54,9 @@ impl Accumulator for f32 {
     }
 }
 
-/// A sum, and what rounding has taken from it and from its products, by Knuth's TwoSum. A product that overflows is
-/// infinite, where an FMA with a sum of the other sign might not be.
+/// A sum, and what rounding has taken from it and from its products (Knuth's TwoSum).
+///
+/// A product that overflows is infinite, where an FMA with a sum of the other sign might not be.
 #[derive(Clone, Copy)]
 pub struct CompensatedSum {
     sum: f32,
@@ -63,7 +64,7 @@ pub struct CompensatedSum {
 }
 
 impl CompensatedSum {
-    /// With one product more.
+    /// Adds one product.
     #[inline(always)]
     pub fn plus_product(self, a: f32, b: f32) -> Self {
         let product = a * b;
@@ -95,7 +96,7 @@ impl Accumulator for CompensatedSum {
 
     #[inline(always)]
     fn value(self) -> f32 {
-        // Nothing can be said of what infinity has lost, nor of what a sum has next to the largest number.
+        // `lost` means nothing if the sum is infinite, nor if adding it overflows.
         let value = self.sum + self.lost;
         if value.is_finite() { value } else { self.sum }
     }

@@ -1,10 +1,15 @@
-//! How a kernel of this family is declared.
+//! The declaration of a kernel of this family.
 
-/// Declares a module of the kernel's name, with its [`KernelDescriptor`](crate::abi::KernelDescriptor) and its two entry
-/// points, which call `gemm` of `$kernel` for a [`Geometry`](crate::device::geometry::Geometry) with the
-/// constants that are listed. `vectorized` says for A, B and C
-/// whether the first entry point needs it aligned, `transposed` how the entry points read A and B that lie
-/// as their transposes, and `transposes_c` whether C may; `min_blocks` is what registers are left for.
+/// Declares a module of the kernel's name, with its
+/// [`KernelDescriptor`](crate::abi::KernelDescriptor) and its two entry points.
+///
+/// The entry points call `gemm` of `$kernel` for a [`Geometry`](crate::device::geometry::Geometry)
+/// with the listed constants.
+///
+/// - `vectorized` says for A, B and C whether the first entry point needs it aligned.
+/// - `transposed` says how the entry points read a transposed A and B.
+/// - `transposes_c` says whether C may be transposed.
+/// - `min_blocks` is the number of blocks that registers are left for.
 macro_rules! kernel_module {
     (
         $(#[$doc:meta])*

@@ -2,11 +2,12 @@
 //!
 //! # Copies that are spread over a step
 //!
-//! All warps of a block ask for their copies right behind a barrier, and loads of fragments wait in the same
-//! queue. A warp's copy of single elements takes a multiprocessor 3.9 cycles, so that those of a plain A and a
-//! transposed B keep the loads waiting for a third of a step of `tile_64x128`. Those of B spread over the step
-//! do not, which makes such a product 6 % faster. But it cuts the step up for the assembler, which costs others
-//! up to 10 %: so there are two loops (`NOTES.md`, "Cost of copies along K").
+//! All warps of a block ask for their copies right behind a barrier, and loads of fragments wait in
+//! the same queue. A warp's copy of single elements occupies a multiprocessor for 3.9 cycles. So
+//! the copies of a plain A and a transposed B delay the loads for a third of a step of
+//! `tile_64x128`. Spreading the copies of B over the step avoids this, and makes such a product 6 %
+//! faster. But it cuts the step up for the assembler, which costs other products up to 10 %. So
+//! there are two loops (`NOTES.md`, "Cost of copies along K").
 
 use core::marker::PhantomData;
 
@@ -23,7 +24,7 @@ pub struct MainLoop<G, const ALIGNED: bool, const TM: usize, const TN: usize> {
     /// The first elements of A and B in the first stage that this thread's warp multiplies.
     pub a_frag: SharedPtr<f32>,
     pub b_frag: SharedPtr<f32>,
-    /// From there to the first that the thread multiplies.
+    /// Offsets from there to the first elements that the thread multiplies.
     pub lane_row: u32,
     pub lane_col: u32,
     pub geometry: PhantomData<G>,
@@ -32,19 +33,23 @@ pub struct MainLoop<G, const ALIGNED: bool, const TM: usize, const TN: usize> {
 impl<G: Geometry, const ALIGNED: bool, const TM: usize, const TN: usize>
     MainLoop<G, ALIGNED, TM, TN>
 {
-    /// Whether copies of a transposed B are spread over a step: it is long, B is the larger operand, and blocks
-    /// are so few that no other has work meanwhile.
+    /// Whether copies of a transposed B are spread over a step.
+    ///
+    /// They are if the step is long, B is the larger operand, and there are slices. Then blocks are
+    /// so few that no other has work meanwhile.
     pub const SPREADS: bool = !ALIGNED && G::SLICES > 1 && G::SLICE_K >= 16 && G::BN > G::BM;
-    /// The parts of these copies, and how much of a slice is multiplied from one to the next.
+    /// The parts of these copies, and the steps of a slice between them.
     const PARTS: u32 = 4;
     const APART: u32 = G::SLICE_K / Self::PARTS;
 
-    /// Adds the products of the `left` of K to `acc`. With `SPREAD` B lies as its transpose, and its copies
-    /// are spread over a step.
+    /// Adds the products of the remaining `left` of K to `acc`.
+    ///
+    /// With `SPREAD`, B lies transposed, and its copies are spread over a step.
     ///
     /// # Safety
-    /// The fields are as they say, `copies` has asked for all stages but one, and every thread of the block
-    /// comes here.
+    /// - The fields are as they say.
+    /// - `copies` has asked for all stages except one.
+    /// - Every thread of the block comes here.
     #[inline(always)]
     pub unsafe fn run<const SPREAD: bool>(
         self,
@@ -108,8 +113,8 @@ impl<G: Geometry, const ALIGNED: bool, const TM: usize, const TN: usize>
             if left == 0 {
                 break;
             }
-            // The next tile has arrived. Its first fragments load during the
-            // last products of this one, and its barrier is behind it.
+            // The next tile has arrived. Its first fragments load, behind its barrier, during the
+            // last products of this tile.
             stage = if stage + 1 == G::STAGES { 0 } else { stage + 1 };
             G::wait_for_oldest();
             // SAFETY: as above.
@@ -125,21 +130,24 @@ impl<G: Geometry, const ALIGNED: bool, const TM: usize, const TN: usize>
         outer_product(&frag_a[1], &frag_b[1], acc);
     }
 
-    /// Instead of [`run`](Self::run), sets `acc` to compensated sums of a K of one step, of which this thread's slice
-    /// has so many.
+    /// Sets `acc` to compensated sums, for a K of one step; this replaces [`run`](Self::run).
+    ///
+    /// `k_of_slice` is how much of K is in this thread's slice.
     ///
     /// # Safety
-    /// As for `run`; no slice has more than its part of a step, which is even, and copies of all stages but the first are of nothing.
+    /// - As for `run`.
+    /// - No slice has more than its part of a step, which is even.
+    /// - Copies of all stages except the first are of nothing.
     #[inline(always)]
     pub unsafe fn run_compensated(self, k_of_slice: u32, acc: &mut [[f32; TN]; TM]) {
         let mut sums = [[CompensatedSum::of(0.0); TN]; TM];
         G::wait_for_oldest();
         // SAFETY: every thread of the block comes here.
         unsafe { thread::sync_threads_aligned() };
-        // Two rows at a time, since elements lie in other places in odd ones.
+        // Two rows at a time, since elements of odd rows are swapped.
         let rows = |first: u32, kk: u32| {
-            // SAFETY: inside the tiles, since steps of a slice are even, and waited for before the barrier. Past the end of K
-            // there are zeros.
+            // SAFETY: inside the tiles, since steps of a slice are even, and waited for before the
+            // barrier. Past the end of K there are zeros.
             let (a, b) = unsafe {
                 let a_row = self.a_frag.add(padded_row(G::BM, first) + padded_row(G::BM, kk));
                 let b_row =
@@ -172,7 +180,7 @@ impl<G: Geometry, const ALIGNED: bool, const TM: usize, const TN: usize>
         if acc.iter().flatten().all(|sum| sum.is_finite()) {
             return;
         }
-        // A product that overflows by itself need not do so in a sum.
+        // A product may overflow by itself where an FMA does not. So these sums are plain.
         *acc = [[0.0; TN]; TM];
         let mut first = 0;
         while first < k_of_slice {
@@ -185,12 +193,13 @@ impl<G: Geometry, const ALIGNED: bool, const TM: usize, const TN: usize>
     }
 }
 
-/// The values of one row of a warp's tile that a thread uses, of so many elements: quads, evenly spaced. The
-/// threads of a warp read neighbouring quads.
+/// This thread's values of one row of a warp's tile, which is `width` elements wide.
+///
+/// They are evenly spaced quads. The threads of a warp read neighbouring quads.
 ///
 /// # Safety
-/// `row` points to that row in shared memory, stored before the last barrier; `first` is a
-/// multiple of four below the distance from quad to quad.
+/// - `row` points to that row in shared memory, stored before the last barrier.
+/// - `first` is a multiple of four below the distance from quad to quad.
 #[inline(always)]
 unsafe fn fragment<const T: usize>(row: SharedPtr<f32>, first: u32, width: u32) -> [f32; T] {
     let mut values = [0.0; T];
@@ -205,8 +214,9 @@ unsafe fn fragment<const T: usize>(row: SharedPtr<f32>, first: u32, width: u32) 
     values
 }
 
-/// `acc += a * b`, an outer product, in the order of [`persistent`](crate::ladder::f32::sm_90a::persistent): down a column
-/// and up the next.
+/// `acc += a * b`, an outer product, down a column and up the next.
+///
+/// This is the order of [`persistent`](crate::ladder::f32::sm_90a::persistent).
 #[inline(always)]
 fn outer_product<const TM: usize, const TN: usize>(
     a: &[f32; TM],

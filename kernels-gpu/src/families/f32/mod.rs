@@ -1,5 +1,8 @@
-//! Kernels for products that the ladder's last rungs are too large for: small ones and batches of
-//! them, those of a few rows or columns, or of a short K, and those whose rows bulk copies do not reach.
+//! Kernels for products that the ladder's last rungs are too large for, or cannot read:
+//!
+//! - small products, and batches of them;
+//! - products with few rows or columns, or a short K;
+//! - products with misaligned rows, which bulk copies cannot read.
 //!
 //! [`tiled`] teaches slice-K and split-K. [`skinny_m`] and [`skinny_n`] are for GEMV-like products,
 //! which wait for memory alone, and [`outer`] for those that wait for C to be written.

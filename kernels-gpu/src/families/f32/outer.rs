@@ -2,10 +2,10 @@
 //!
 //! # The idea
 //!
-//! With K below 16 there is next to nothing to read and little to multiply: a product is a sum of a
-//! few outer products, and C is what moves. All of A and B that a block needs arrives in one step,
-//! so that a block waits for memory once; then it writes its tile. The lanes of a warp lie along
-//! rows of C, one column apart, so that each store of a warp is one run of C, wherever rows begin:
+//! With K below 16 there is next to nothing to read and little to multiply. A product is a sum of a
+//! few outer products, and the traffic is C. All of A and B that a block needs arrives in one step,
+//! so a block waits for memory once. Then it writes its tile. The lanes of a warp lie along rows of
+//! C, one column apart, so each store of a warp is one run of C, wherever rows begin:
 //!
 //! ```text
 //!           n ->  lane 0  lane 1 ... lane 31   lane 0  lane 1 ...
@@ -17,10 +17,11 @@
 //!
 //! # What is different from the tiles
 //!
-//! Copies to shared memory are of single elements, of B in pairs where its rows are even, so that one entry point takes
-//! matrices of any alignment, and no operand is staged. Neither is transposed: a lane loads four
-//! k of a row of A at once, all lanes of the row the same, and four rows of B. Either may lie as its
-//! transpose. There is no slice-K and no split-K. A longer K takes more steps through a circular buffer.
+//! Copies to shared memory are of single elements; B is copied in pairs if its rows are even. So
+//! one entry point accepts matrices of any alignment, and no operand is staged. Neither operand is
+//! transposed on the way. A lane loads four k of a row of A at once, the same as all lanes of the
+//! row, and four rows of B. Either operand may lie transposed. There is no slice-K and no split-K.
+//! A longer K takes more steps through a circular buffer.
 
 use core::marker::PhantomData;
 
@@ -35,9 +36,10 @@ use crate::device::geometry::Geometry;
 use crate::device::pipeline::dependent_launch;
 use crate::device::schedule::split_k::Params;
 
-/// Declares a module of the kernel's name, with its [`KernelDescriptor`] and its entry point, for
-/// a [`Geometry`] with the constants that are listed. `unrolled`: see [`Outer`]. `min_blocks` is what
-/// registers are left for.
+/// Declares a module of the kernel's name, with its [`KernelDescriptor`] and its entry point, for a
+/// [`Geometry`] with the listed constants.
+///
+/// For `unrolled` see [`Outer`]. `min_blocks` is the number of blocks that registers are left for.
 ///
 /// [`KernelDescriptor`]: crate::abi::KernelDescriptor
 macro_rules! outer_module {
@@ -125,32 +127,36 @@ outer_module! {
 }
 
 /// Up to this K, four products are added up, and then their sums, as in
-/// [`skinny_n`](super::skinny_n): a smaller error, at the cost of arithmetic that nobody waits for. With a longer K
-/// that takes 6 to 14 % more.
+/// [`skinny_n`](super::skinny_n).
+///
+/// The error is smaller, and nobody waits for the extra arithmetic. With a longer K it costs 6 to
+/// 14 %.
 const BY_FOURS: u32 = 48;
 
-/// The kernel, for a geometry. TM and TN are the geometry's: lengths of arrays must be parameters
-/// to stable Rust. `UNROLLED`: a whole step is no loop, which is faster, and takes more registers.
+/// The kernel, for a geometry. `TM` and `TN` are the geometry's: stable Rust allows only parameters
+/// as lengths of arrays.
+///
+/// With `UNROLLED` a whole step is no loop, which is faster, and takes more registers.
 struct Outer<G, const TM: usize, const TN: usize, const UNROLLED: bool>(PhantomData<G>);
 
 impl<G: Geometry, const TM: usize, const TN: usize, const UNROLLED: bool>
     Outer<G, TM, TN, UNROLLED>
 {
-    /// Lanes along a row of C and along a column, and warps along a row of the block's tile.
+    /// Lanes along a row and along a column of C, and warps along a row of the block's tile.
     const LANES_N: u32 = G::WN / G::TN;
     const LANES_M: u32 = 32 / Self::LANES_N;
     const WARPS_N: u32 = G::BN / G::WN;
 
-    /// Elements from one row of A to the next in shared memory: padded, so that rows that a warp
-    /// reads at once lie in different banks.
+    /// Elements from one row of A to the next in shared memory. Rows are padded, so that those that
+    /// a warp reads at once lie in different banks.
     const LD_A: u32 = G::BK + 4;
     /// Elements from one stage to the next.
     const STAGE_A: u32 = G::BM * Self::LD_A;
     const fn stage_b(aligned: bool) -> u32 {
         row_b(G::BN, aligned, G::BK)
     }
-    /// Rows of A that the block copies in one go; and columns of it, if it lies as its transpose, of
-    /// which all have the same place in a step.
+    /// Rows of A that the block copies in one go; below, columns of a transposed A. All of a
+    /// thread's columns have the same place in every step.
     const ROWS_A: u32 = G::THREADS / G::BK;
     const COLS_A: u32 = G::THREADS / G::BM;
 
@@ -193,8 +199,8 @@ impl<G: Geometry, const TM: usize, const TN: usize, const UNROLLED: bool>
         let a_frag = a_smem.add(row * Self::LD_A);
         let b_quad = b_smem.add(col / 4 * 4);
 
-        // What this thread copies of A in each step: an element of every `ROWS_A` rows, or, of the
-        // transpose, of every `COLS_A` columns.
+        // What this thread copies of A in each step: an element of every `ROWS_A` rows or, if A
+        // lies transposed, of every `COLS_A` columns.
         let [a_transposed, b_transposed] =
             [TRANSPOSED_A, TRANSPOSED_B].map(|which| layout & which != 0);
         let (row_a, col_a) =
@@ -207,7 +213,7 @@ impl<G: Geometry, const TM: usize, const TN: usize, const UNROLLED: bool>
         let to_a = a_smem.add(row_a * Self::LD_A + col_a);
         let rows = m.saturating_sub(block_row + row_a);
         let mut copy_b = CopyB::<G, ALIGNED>::new(b, ldb, b_transposed, n, 0, block_col, b_smem);
-        // Copies the next step, where `left` of K is left; nothing if none is.
+        // Copies the next step, with `left` of K left; nothing if none is.
         let mut copy = |left: u32, stage: u32| {
             if left > 0 {
                 let (mut to, mut from) = (to_a.add(stage * Self::STAGE_A), from_a);
@@ -222,14 +228,14 @@ impl<G: Geometry, const TM: usize, const TN: usize, const UNROLLED: bool>
                 } else {
                     for row in (0..G::BM).step_by(Self::ROWS_A as usize) {
                         // SAFETY: this thread's own place in a stage that nobody uses before the
-                        // copies are waited for; inside A where it is read.
+                        // copies are waited for. It is inside A if it is read.
                         unsafe { cp_async::copy_zfill(to, from, row < rows && col_a < left) };
                         to = to.add(Self::ROWS_A * Self::LD_A);
                         from = from.wrapping_add(Self::ROWS_A as usize * lda as usize);
                     }
                     from_a = from_a.wrapping_add(G::BK as usize);
                 }
-                // SAFETY: as above, of B.
+                // SAFETY: as above, for B.
                 unsafe { copy_b.copy::<false>(stage * Self::stage_b(ALIGNED), left) };
             }
             cp_async::commit_group();
@@ -241,12 +247,13 @@ impl<G: Geometry, const TM: usize, const TN: usize, const UNROLLED: bool>
         let mut stage = 0;
         while stage < G::STAGES - 1 {
             copy(left.saturating_sub(stage * G::BK), stage);
-            // One piece of code for all stages, since there are many ways to copy.
+            // Behind `black_box`: one piece of code for all stages, since there are many ways to
+            // copy.
             stage = black_box(stage + 1);
         }
         let mut stage = 0;
         while left > 0 {
-            // The next step has arrived, and nobody uses the stage before it any more.
+            // The next step has arrived, and nobody still uses the stage before it.
             G::wait_for_oldest();
             // SAFETY: the loop is the same for all threads of the block.
             unsafe { thread::sync_threads_aligned() };
@@ -254,12 +261,13 @@ impl<G: Geometry, const TM: usize, const TN: usize, const UNROLLED: bool>
             copy(left.saturating_sub((G::STAGES - 1) * G::BK), free);
 
             let a_tile = a_frag.add(stage * Self::STAGE_A);
-            // In even rows of B, and in odd ones: worked out anew, so that it takes no registers in between.
+            // Places in even and in odd rows of B. Recomputed, so that they take no registers in
+            // between.
             let place = black_box(thread::thread_idx_x()) % 4;
             let places = [place, if ALIGNED { place } else { swapped(place, 1) }];
             let b_tile = places.map(|at| b_quad.add(stage * Self::stage_b(ALIGNED) + at));
-            // SAFETY: inside the stage, which was waited for before the barrier; what is past the
-            // end of K in the last four is zeros.
+            // SAFETY: inside the stage, which was waited for before the barrier. Past the end of K,
+            // the last four have zeros.
             unsafe {
                 if UNROLLED && k > BY_FOURS && left >= G::BK {
                     for k in (0..G::BK).step_by(4) {
@@ -284,7 +292,7 @@ impl<G: Geometry, const TM: usize, const TN: usize, const UNROLLED: bool>
             let epilogue = params.epilogue();
             let mut next = 0;
             while next < G::TM {
-                // The compiler knows nothing of it: one piece of code for all rows.
+                // Behind `black_box`: one piece of code for all rows.
                 let i = black_box(next);
                 let mut values = [0.0; TN];
                 for r in 0..TM {
@@ -310,11 +318,13 @@ impl<G: Geometry, const TM: usize, const TN: usize, const UNROLLED: bool>
         }
     }
 
-    /// Adds the products of the four columns from `a` on and the four rows from `b` on, where the even
-    /// ones and the odd ones begin for this thread; `GROUPED`: their sums.
+    /// Adds the products of four columns from `a` on and four rows from `b` on.
+    ///
+    /// `b` has this thread's places in even rows and in odd ones. With `GROUPED`, four products are
+    /// added up first.
     ///
     /// # Safety
-    /// They were stored to shared memory before the last barrier; `a` is a multiple of four.
+    /// They were stored to shared memory before the last barrier. `a` is a multiple of four.
     #[inline(always)]
     unsafe fn outer_products<const GROUPED: bool, const ALIGNED: bool>(
         a: SharedPtr<f32>,

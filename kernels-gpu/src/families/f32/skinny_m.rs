@@ -2,10 +2,10 @@
 //!
 //! # The idea
 //!
-//! Where M is 8 or less, a product takes as long as it takes to read B once. Here nobody shares
-//! B: the slices of a block (slice-K, see [`tiled`](super::tiled)) are its warps, each takes four
-//! rows of B in each step, and each of its lanes four columns. So each row is read as whole lines,
-//! by copies that take no registers.
+//! If M is 8 or less, a product takes as long as reading B once. Here nobody shares B: the slices
+//! of a block (slice-K, see [`tiled`](super::tiled)) are its warps. In each step a warp has four
+//! rows of B, and each of its lanes four columns. So each row is read as whole lines, by copies
+//! that need no registers.
 //!
 //! ```text
 //!               n ->  lane 0      lane 1            lane 31
@@ -15,13 +15,13 @@
 //!   warp 0  k = 32 .. 35 | . . . . | . . . . |  ...  | . . . . |    next step
 //! ```
 //!
-//! Where a block has 32 columns, a slice is eight lanes, and the picture's warp has four of them.
+//! If a block has 32 columns, a slice is eight lanes, and the picture's warp has four slices.
 //!
 //! # What is different from the tiles
 //!
-//! The tiles do the same in steps twice as long. Here copies for five steps of 16 KiB are in
-//! flight at the start of each, and one stage is refilled whenever one has been used. All slices
-//! use A, which is small. A thread adds up four products, and then adds these sums, as in
+//! The tiles do the same in steps twice as long. Here copies for five steps of 16 KiB are in flight
+//! at the start of each step, and each stage is refilled as soon as it was used. All slices use A,
+//! which is small. A thread adds up four products, and then adds these sums, as in
 //! [`skinny_n`](super::skinny_n).
 
 use core::marker::PhantomData;
@@ -39,8 +39,8 @@ use crate::device::reduce::split_k::{
 };
 use crate::device::schedule::split_k::Params;
 
-// A is small, and copied one by one, and the kernel looks at C itself: so only B is vectorized, and A and
-// C may lie as their transposes: see `skinny_n`.
+// A is small, and copied element by element, and the kernel checks C's alignment itself. So only B
+// is vectorized, and A and C may lie transposed: see `skinny_n`.
 
 kernel_module! {
     /// M up to 8.
@@ -65,8 +65,8 @@ kernel_module! {
 }
 
 kernel_module! {
-    /// M up to 2, vector times matrix: with as many blocks from 4096 columns as a large GPU has
-    /// multiprocessors, so that no tile needs a split-K reduction.
+    /// M up to 2: vector times matrix. From 4096 columns on there are as many blocks as a large GPU
+    /// has multiprocessors, so no tile needs a split-K reduction.
     skinny_m_2x32,
     "2x32 outputs, 4 columns per lane, lanes and warps along K",
     SkinnyM {
@@ -77,7 +77,7 @@ kernel_module! {
 }
 
 kernel_module! {
-    /// M up to 2, in batches, with a K of a step or a few.
+    /// M up to 2, in batches, with a K of a few steps or one.
     skinny_m_2x64,
     "2x64 outputs, 4 columns per lane, lanes and warps along K",
     SkinnyM {
@@ -87,8 +87,8 @@ kernel_module! {
     transposes_c true, min_blocks 4, "skinny_m.rs"
 }
 
-/// The kernel, for a geometry. TM and TN are the geometry's: lengths of arrays must be parameters
-/// to stable Rust.
+/// The kernel, for a geometry. `TM` and `TN` are the geometry's: stable Rust allows only parameters
+/// as lengths of arrays.
 struct SkinnyM<G, const TM: usize, const TN: usize>(PhantomData<G>);
 
 impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
@@ -102,7 +102,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
     /// Quads that a thread stores after the slice-K reduction.
     const OWN: usize = TM.div_ceil(G::SLICES as usize);
 
-    /// The stages, in which the sums of all slices have room in the end.
+    /// The stages, which later have room for the sums of all slices.
     const SHARED_BYTES: u64 = (G::STAGES * Self::STAGE) as u64 * 4;
 
     /// A short K needs fewer stages, so that more blocks fit.
@@ -111,7 +111,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
         if stages > Self::SUMS_BYTES { stages } else { Self::SUMS_BYTES }
     }
 
-    /// What the slices leave there in the end.
+    /// Bytes of the slices' sums, which lie there in the end.
     const SUMS_BYTES: u64 = (G::SLICES * G::BM * G::BN) as u64 * 4;
 
     const CONSISTENT: () = {
@@ -142,11 +142,11 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
         let b_smem = smem.add(slice_k * G::BN); // (BK, BN), of each stage
         let a_smem = smem.add(Self::STAGE_B); // (BM, BK)
 
-        // What this thread copies in each step: of its slice's rows of B four elements each, side
-        // by side or as far apart as there are lanes, and an element of A.
+        // What this thread copies in each step. From each of its slice's rows of B it copies four
+        // elements, side by side or `SLICE_THREADS` apart. Of A it copies one element.
         let (width, apart) = if ALIGNED { (4, G::BN) } else { (1, G::SLICE_THREADS) };
         let (row_a, col_a) = (tid / G::BK, tid % G::BK);
-        // From one row of A to the next, and from one column.
+        // Distances from one row of A to the next, and from one column.
         let [to_row, to_col] =
             if layout & TRANSPOSED_A != 0 { [1, lda as usize] } else { [lda as usize, 1] };
         let mut from_a = a.wrapping_add(
@@ -159,7 +159,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
         );
         let to_b = b_smem.add(lane * width);
         let cols = n.saturating_sub(block_col + lane * width);
-        // Copies the next step, where `left` of K is left; nothing if none is.
+        // Copies the next step, with `left` of K left; nothing if none is.
         let mut copy = |left: u32, stage: u32| {
             if left > 0 {
                 let to = to_b.add(stage * Self::STAGE);
@@ -170,8 +170,8 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
                         let (to, from) =
                             (to.add(row * G::BN + col), from.wrapping_add(col as usize));
                         // SAFETY: this thread's own place in a stage that nobody uses before the
-                        // copies are waited for; inside B where it is read, and there as far
-                        // as four elements where it is four.
+                        // copies are waited for. It is inside B if it is read; if four elements are
+                        // copied, all four are.
                         unsafe {
                             if ALIGNED {
                                 cp_async::copy4_zfill(to, from, inside);
@@ -183,7 +183,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
                 }
                 if tid < Self::STAGE_A {
                     let to = to_a.add(stage * Self::STAGE);
-                    // SAFETY: as above, one element of A.
+                    // SAFETY: as above, for one element of A.
                     unsafe { cp_async::copy_zfill(to, from_a, has_row && col_a < left) };
                 }
                 from_a = from_a.wrapping_add(G::BK as usize * to_col);
@@ -201,7 +201,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
         }
         let mut stage = 0;
         while left > 0 {
-            // The next step has arrived, and nobody uses the stage before it any more.
+            // The next step has arrived, and nobody still uses the stage before it.
             G::wait_for_oldest();
             thread::sync_threads();
             let free = if stage == 0 { G::STAGES - 1 } else { stage - 1 };
@@ -235,7 +235,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
         // SAFETY: shared memory has room for all sums, all copies were waited for, and every
         // thread of the block comes here.
         unsafe { reduce_slices::<G>(outputs, smem, &mut sums) };
-        // From here on, `sums[i]` is quad `outputs.quad::<G>(i)`, and that is its row.
+        // From here on, `sums[i]` is quad `outputs.quad::<G>(i)`, which is also its row.
         if split.count > 1 {
             let (partials, counters) = params.workspace(G::BM * G::BN);
             // SAFETY: as the launch promises; every thread of the block comes here.

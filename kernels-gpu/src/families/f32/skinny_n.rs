@@ -2,10 +2,10 @@
 //!
 //! # The idea
 //!
-//! Where N is 8 or less, a product takes as long as it takes to read A once. The tiles transpose
-//! A as they copy it to shared memory, so that their threads can share it as outer products want
-//! it, and can only do so four bytes at a time. Here nobody shares A: each warp has four rows of
-//! its own, and its lanes walk along K in groups of four, as A lies in memory.
+//! If N is 8 or less, a product takes as long as reading A once. The tiles transpose A as they copy
+//! it to shared memory, because their threads share it for outer products. They can do so only four
+//! bytes at a time. Here nobody shares A: each warp has four rows of its own, and its lanes walk
+//! along K in groups of four, as A lies in memory.
 //!
 //! ```text
 //!            k ->  lane 0      lane 1            lane 31    next step
@@ -19,26 +19,30 @@
 //! # What is different from the tiles
 //!
 //! The slices along K are the lanes of a warp: 32 of them, which add up by shuffles. All warps use
-//! the same part of B at each step. It is small: it goes to shared memory transposed, so that a
+//! the same part of B in each step. B is small, and goes to shared memory transposed, so that a
 //! lane finds its four k of a column side by side.
 //!
-//! Copies go into a circular buffer of stages, as in the tiles, because what is in flight there
-//! costs no registers: 64 to 80 KiB of A for each block, two to three times the 26 KB that hide the
+//! Copies go into a circular buffer of stages, as in the tiles, because copies in flight need no
+//! registers. A block has 48 to 80 KiB of A in flight: two to three times the 26 KB that hide the
 //! latency of a multiprocessor's share of memory.
 //!
 //! # Few rows instead of few columns
 //!
-//! `C^T = B^T * A^T`: where B lies as its transpose, a C of few rows is one of few columns, if C is stored
-//! as its transpose. So the kernel takes a B and a C that lie either way.
+//! `C^T = B^T * A^T`. If B lies transposed, a C of few rows can be computed as one of few columns,
+//! with C stored transposed. So the kernel accepts a B and a C that lie either way.
 //!
 //! # The sum
 //!
-//! A lane adds up four products, and then adds these sums: its accumulation is a quarter as long, and what rounding loses grows
-//! with its length. Of one column, where C has few rows, it keeps what rounding takes from products and from sums
-//! (Ogita, Rump and Oishi, *Accurate sum and dot product*, 2005): ten operations for a product, for which many rows leave
-//! no time, while the rms error of few elements varies most. In the end the lanes halve the number of values that each
-//! has, and double what these stand for, until each has its own: the same order every time. The sums of splits are
-//! added up with compensation of any number of rows and columns.
+//! A lane adds up four products, and then adds these sums. So its accumulation is a quarter as
+//! long, and the rounding error grows with that length.
+//!
+//! With one column and few rows of C, a lane also keeps what rounding takes from products and sums
+//! (Ogita, Rump and Oishi, *Accurate sum and dot product*, 2005). That costs ten operations per
+//! product. Many rows leave no time for it, and the rms error of few elements varies most.
+//!
+//! In the end the lanes add up their values. Each step halves the values of a lane and doubles the
+//! lanes that a value stands for, until each lane has its own. The order is the same every time.
+//! The sums of splits are always added up with compensation, for any number of rows and columns.
 
 use core::marker::PhantomData;
 
@@ -54,11 +58,11 @@ use crate::device::pipeline::dependent_launch;
 use crate::device::reduce::split_k::{is_last_to_arrive, tile_number};
 use crate::device::schedule::split_k::Params;
 
-// B and C are small, and moved one by one: so only A is vectorized, and B and C may lie as their
-// transposes.
+// B and C are small, and moved element by element. So only A is vectorized, and B and C may lie
+// transposed.
 
 kernel_module! {
-    /// N up to 16, and some more.
+    /// N up to 16, and slightly more.
     skinny_n_32x16,
     "32x16 outputs, 4 rows per warp, lanes along K",
     SkinnyN {
@@ -112,28 +116,29 @@ kernel_module! {
     transposes_c true, min_blocks 2, "skinny_n.rs"
 }
 
-/// Values that a lane has at most: those of four rows and sixteen columns; and in the end.
+/// The most values of a lane, for four rows and sixteen columns. Below: the most in the end.
 const MAX_VALUES: usize = 64;
 const MAX_OWN: usize = 2;
-/// Rows of C, up to which rounding of one column is compensated.
+/// The most rows of C with which the rounding of one column is compensated.
 const FEW: u32 = 512;
 /// Splits whose sums a thread has in flight at once.
 const AT_ONCE: u32 = 8;
 
-/// The kernel, for a geometry. TM and TN are the geometry's: lengths of arrays must be parameters
-/// to stable Rust.
+/// The kernel, for a geometry. `TM` and `TN` are the geometry's: stable Rust allows only parameters
+/// as lengths of arrays.
 struct SkinnyN<G, const TM: usize, const TN: usize>(PhantomData<G>);
 
 impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
     const ABI: KernelAbi = KernelAbi::SplitK;
 
-    /// Elements from one column of B to the next in shared memory: padded, so that copies that
-    /// come as rows go to different banks.
+    /// Elements from one column of B to the next in shared memory. Columns are padded, so that
+    /// copies of rows go to different banks.
     const LD_B: u32 = G::BK + 4;
     /// Elements from one stage to the next.
     const STAGE_A: u32 = G::BM * G::BK;
     const STAGE_B: u32 = G::BN * Self::LD_B;
-    /// Sums of a warp; how many a lane has in the end, and lanes that have the same ones.
+    /// Sums of a warp. Below: how many a lane has in the end, and the number of lanes with the same
+    /// ones.
     const VALUES: u32 = G::WM * G::WN;
     const OWN: u32 = Self::VALUES.div_ceil(32);
     const ALIKE: u32 = 32 * Self::OWN / Self::VALUES;
@@ -144,7 +149,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
 
     const SHARED_BYTES: u64 = (G::STAGES * (Self::STAGE_A + Self::STAGE_B)) as u64 * 4;
 
-    /// Whatever K is.
+    /// Shared memory per block for any K.
     const fn shared_bytes(_k: u32) -> u64 {
         Self::SHARED_BYTES
     }
@@ -181,7 +186,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
         }
     }
 
-    /// With sums of this type.
+    /// The kernel, with sums of the type `S`.
     ///
     /// # Safety
     /// As for the entry points.
@@ -201,13 +206,14 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
         let a_smem = smem.add(warp * TM as u32 * G::BK); // (STAGES, BM, BK)
         let b_smem = smem.add(G::STAGES * Self::STAGE_A); // (STAGES, BN, BK + padding)
 
-        // What this thread copies in each step: of its warp's rows of A four elements each, side
-        // by side or 32 apart, and one of B in every `ROWS_B` rows.
+        // What this thread copies in each step. From each of its warp's rows of A it copies four
+        // elements, side by side or 32 apart. Of B it copies one element in every `ROWS_B` rows.
         let (width, apart) = if ALIGNED { (4, 128) } else { (1, 32) };
         let mut from_a =
             a.wrapping_add(row as usize * lda as usize + (begin + lane * width) as usize);
         let to_a = a_smem.add(lane * width);
-        // From one row of B to the next, and from one column; neighbouring threads copy neighbours.
+        // Distances from one row of B to the next, and from one column; neighbouring threads copy
+        // neighbours.
         let b_transposed = layout & TRANSPOSED_B != 0;
         let [to_row, to_col] = if b_transposed { [1, ldb as usize] } else { [ldb as usize, 1] };
         let (row_b, col_b) = if b_transposed {
@@ -220,7 +226,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
         );
         let to_b = b_smem.add(col_b * Self::LD_B + row_b);
         let has_col = block_col + col_b < n;
-        // Copies the next step, where `left` of K is left; nothing if none is.
+        // Copies the next step, with `left` of K left; nothing if none is.
         let mut copy = |left: u32, stage: u32| {
             if left > 0 {
                 let to = to_a.add(stage * Self::STAGE_A);
@@ -230,8 +236,8 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
                         let inside = row + r < m && lane * width + col < left;
                         let (to, from) = (to.add(r * G::BK + col), from.wrapping_add(col as usize));
                         // SAFETY: this thread's own place in a stage that nobody uses before the
-                        // copies are waited for; inside A where it is read, and there as far
-                        // as four elements where it is four.
+                        // copies are waited for. It is inside A if it is read; if four elements are
+                        // copied, all four are.
                         unsafe {
                             if ALIGNED {
                                 cp_async::copy4_zfill(to, from, inside);
@@ -245,7 +251,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
                 for k in (0..G::BK).step_by(Self::ROWS_B as usize) {
                     if Self::ROWS_B <= G::BK || row_b < G::BK {
                         let from = from_b.wrapping_add(k as usize * to_row);
-                        // SAFETY: as above, one element of B.
+                        // SAFETY: as above, for one element of B.
                         unsafe {
                             cp_async::copy_zfill(to.add(k), from, has_col && row_b + k < left);
                         }
@@ -265,7 +271,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
         }
         let mut stage = 0;
         while left > 0 {
-            // The next step has arrived, and nobody uses the stage before it any more.
+            // The next step has arrived, and nobody still uses the stage before it.
             G::wait_for_oldest();
             thread::sync_threads();
             let free = if stage == 0 { G::STAGES - 1 } else { stage - 1 };
@@ -275,8 +281,8 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
             let b_tile = b_smem.add(stage * Self::STAGE_B);
             let mut fours_a = [[0.0f32; 4]; TM];
             for i in 0..TM {
-                // SAFETY: inside the stage, which was waited for before the barrier; a multiple
-                // of four.
+                // SAFETY: inside the stage, which was waited for before the barrier; a multiple of
+                // four.
                 fours_a[i] = unsafe { a_tile.load4(i as u32 * G::BK + lane * 4) };
             }
             for j in 0..TN {
@@ -290,7 +296,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
             left = left.saturating_sub(G::BK);
         }
 
-        // The number of this lane's first sum among those of its block, as rows of C.
+        // The number of this lane's first sum among the block's, counted along rows of C.
         let own = Self::add_lanes(lane, &sums);
         let number = warp * Self::VALUES + lane / Self::ALIKE * Self::OWN;
         let is_owner = lane % Self::ALIKE == 0;
@@ -315,14 +321,14 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
             return;
         }
 
-        // As `reduce_splits`: the last block to arrive adds up.
+        // As in `reduce_splits`, the last block to arrive adds up.
         let (partials, counters) = params.workspace(G::BM * G::BN);
         let tile = tile_number();
         let first = partials.wrapping_add((tile * splits) as usize * (G::BM * G::BN) as usize);
         let part = |z: u32| first.wrapping_add((z * G::BM * G::BN) as usize);
         if is_owner {
             for i in 0..Self::OWN as usize {
-                // SAFETY: room for a tile per block, of which this one fills its own.
+                // SAFETY: there is room for a tile per block, and this block fills its own.
                 unsafe { *part(split.index).add(number as usize + i) = own[i] };
             }
         }
@@ -338,7 +344,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
             while begin < splits {
                 let mut loaded = [0.0f32; AT_ONCE as usize];
                 for i in 0..AT_ONCE {
-                    // Past the end the last once more, unused.
+                    // Past the end the last partial is loaded again, and not used.
                     let from = part((begin + i * Self::SHARERS).min(splits - 1));
                     // SAFETY: stored by the block of this split before it arrived.
                     [loaded[i as usize]] = unsafe { vec::load_cg(from.add(number as usize)) };
@@ -351,7 +357,8 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
                 begin += AT_ONCE * Self::SHARERS;
             }
             for step in 0..Self::SHARERS.ilog2() {
-                // SAFETY: whole warps come here, and the sharers of an element are in the same one.
+                // SAFETY: whole warps come here, and the threads that share an element are in one
+                // warp.
                 total = total.plus(unsafe { total.shuffle_xor(1 << step) });
             }
             if tid.is_multiple_of(Self::SHARERS) {
@@ -361,8 +368,9 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
         }
     }
 
-    /// Adds up the sums of all lanes. A lane gets those from the number `lane / ALIKE * OWN` on, counted
-    /// along rows of C.
+    /// Adds up the sums of all lanes.
+    ///
+    /// A lane gets those from number `lane / ALIKE * OWN` on, counted along rows of C.
     #[inline(always)]
     fn add_lanes<S: Accumulator>(lane: u32, sums: &[[S; TN]; TM]) -> [f32; MAX_OWN] {
         let mut values = [S::of(0.0); MAX_VALUES];
@@ -371,7 +379,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
                 values[i * TN + j] = sums[i][j];
             }
         }
-        // Each lane keeps one half of its values, and gives the other to the lane whose number
+        // Each lane keeps one half of its values, and gives the other half to the lane whose number
         // differs in one bit.
         for step in 0..5 {
             let distance = 16 >> step;

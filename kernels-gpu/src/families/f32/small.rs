@@ -2,8 +2,8 @@
 //!
 //! # The idea
 //!
-//! A batch of tiny products has blocks enough, and waits for memory. So a block is a single warp, which
-//! asks for all that it needs at once and then takes few instructions, and many blocks share a
+//! A batch of tiny products has enough blocks, and waits for memory. So a block is a single warp.
+//! It asks at once for all that it needs, and then executes few instructions. Many blocks share a
 //! multiprocessor: while some wait, others compute.
 //!
 //! ```text
@@ -17,16 +17,16 @@
 //!
 //! # What is different from the tiles
 //!
-//! A is not transposed on its way: a lane loads four k of a row at once, so that it takes as many loads
-//! from shared memory as a transposed A would, and a quarter of the copies. Rows are padded, so that
-//! the four rows that a warp reads at once lie in different banks. There is no slice-K and no split-K.
-//! Where rows are not aligned, or operands transposed, copies are of single elements, along what is
-//! contiguous.
+//! A is not transposed on its way: a lane loads four k of a row at once. Compared with a transposed
+//! A, the loads from shared memory are equal, and the copies are a quarter. Rows are padded, so
+//! that the four rows that a warp reads at once lie in different banks. There is no slice-K and no
+//! split-K. If rows are misaligned, or operands transposed, single elements are copied, along the
+//! contiguous dimension.
 //!
 //! # Not for larger products
 //!
-//! With 64 x 64 outputs in one or two warps, 8 x 8 or 8 x 16 per thread, the same kernel takes longer
-//! than the tiles: too few warps hide the latency of shared memory. `NOTES.md` has the figures.
+//! The kernel with 64 x 64 outputs in one or two warps, 8 x 8 or 8 x 16 per thread, is slower than
+//! the tiles. Too few warps hide the latency of shared memory. `NOTES.md` has the figures.
 
 use core::marker::PhantomData;
 
@@ -54,7 +54,7 @@ kernel_module! {
     transposes_c false, min_blocks 14, "small.rs"
 }
 
-/// Quads that are stored at once where they are not stored as they are.
+/// Quads that are stored at once, unless they are stored without an epilogue and a beta.
 const STORED: u32 = OUTPUTS_AT_ONCE as u32 / 4;
 
 /// Elements from one row to the next in shared memory.
@@ -62,9 +62,10 @@ const fn padded(cols: u32) -> u32 {
     cols + 4
 }
 
-/// A thread's share of an operand's tiles, which lie in shared memory as rows, padded: of A's, BM x BK, or
-/// of B's, BK x BN. It is copied four neighbours in a row at a time where `ALIGNED`. Where not, the operand
-/// may lie as its transpose.
+/// A thread's share of an operand's tiles, which lie in shared memory as padded rows.
+///
+/// Tiles of A are BM x BK, those of B are BK x BN. If `ALIGNED`, four neighbours in a row are
+/// copied at a time. If not, the operand may lie transposed.
 struct Copy<G, const IS_B: bool, const ALIGNED: bool> {
     /// The first element of the share in the next tile.
     from: *const f32,
@@ -81,7 +82,7 @@ impl<G: Geometry, const IS_B: bool, const ALIGNED: bool> Copy<G, IS_B, ALIGNED> 
     const COLS: u32 = if IS_B { G::BN } else { G::BK };
     /// Elements that a thread copies at once.
     const WIDTH: u32 = if ALIGNED { 4 } else { 1 };
-    /// Rows and columns that the block copies in one go, and those of what lies as its transpose.
+    /// Rows and columns that the block copies in one go; below, those of a transposed operand.
     const PASS: [u32; 2] = {
         let (elements, cols) = (G::THREADS * Self::WIDTH, Self::COLS);
         if elements < cols { [1, elements] } else { [elements / cols, cols] }
@@ -100,7 +101,7 @@ impl<G: Geometry, const IS_B: bool, const ALIGNED: bool> Copy<G, IS_B, ALIGNED> 
         "every thread has the same share"
     );
 
-    /// Of the tiles from element (`row`, `col`) of the operand on.
+    /// For the tiles from element (`row`, `col`) of the operand on.
     #[inline(always)]
     fn new(
         pointer: *const f32,
@@ -128,19 +129,22 @@ impl<G: Geometry, const IS_B: bool, const ALIGNED: bool> Copy<G, IS_B, ALIGNED> 
         }
     }
 
-    /// Asks for the share in the next tile, which goes to the stage at `offset` elements from the first. So many rows and columns are `left`
-    /// of the operand from the tile's first on; past them are zeros.
+    /// Asks for the share in the next tile.
+    ///
+    /// It goes to the stage at `offset` elements from the first. `left` are the operand's rows and
+    /// columns that remain, from the tile's first on; past them are zeros.
     ///
     /// # Safety
-    /// `new` and the parameters tell the truth about the operand, whose rows are aligned if `ALIGNED`,
-    /// and nothing uses the stage.
+    /// - `new` and the parameters tell the truth about the operand, whose rows are aligned if
+    ///   `ALIGNED`.
+    /// - Nothing uses the stage.
     #[inline(always)]
     unsafe fn copy(&mut self, offset: u32, left: [u32; 2]) {
         let (to, mut from) = (self.to.add(offset), self.from);
         let rows = left[0].saturating_sub(self.place[0]);
         let cols = left[1].saturating_sub(self.place[1]);
         let ld = self.ld as usize;
-        // Tiles of A follow each other along its rows, those of B along its columns.
+        // Tiles of A follow each other along its rows, and those of B along its columns.
         let is_along = self.transposed == IS_B;
         let step = if IS_B { Self::ROWS } else { Self::COLS } as usize;
         self.from = self.from.wrapping_add(if is_along { step } else { step * ld });
@@ -149,7 +153,8 @@ impl<G: Geometry, const IS_B: bool, const ALIGNED: bool> Copy<G, IS_B, ALIGNED> 
                 for row in (0..Self::ROWS).step_by(Self::PASS_T[0] as usize) {
                     let to = to.add(row * padded(Self::COLS) + col);
                     let inside = row < rows && col < cols;
-                    // SAFETY: this thread's own place of the stage; inside the operand where it is read.
+                    // SAFETY: this thread's own place of the stage, and inside the operand if it is
+                    // read.
                     unsafe { cp_async::copy_zfill(to, from.wrapping_add(row as usize), inside) };
                 }
                 from = from.wrapping_add(Self::PASS_T[1] as usize * ld);
@@ -161,7 +166,7 @@ impl<G: Geometry, const IS_B: bool, const ALIGNED: bool> Copy<G, IS_B, ALIGNED> 
                 let (to, from) =
                     (to.add(row * padded(Self::COLS) + col), from.wrapping_add(col as usize));
                 let inside = row < rows && col < cols;
-                // SAFETY: as above, four together where they are four.
+                // SAFETY: as above; if four are copied, all four are in bounds or none.
                 unsafe {
                     if ALIGNED {
                         cp_async::copy4_zfill(to, from, inside);
@@ -188,7 +193,7 @@ impl<G: Geometry, const ALIGNED: bool> Copies<G, ALIGNED> {
     const STAGE_A: u32 = G::BM * padded(G::BK);
     const STAGE: u32 = Self::STAGE_A + G::BK * padded(G::BN);
 
-    /// Asks for the next step, where `left` of K is left; for nothing if none is.
+    /// Asks for the next step, with `left` of K left; for nothing if none is.
     ///
     /// # Safety
     /// As for [`Copy::copy`].
@@ -206,8 +211,8 @@ impl<G: Geometry, const ALIGNED: bool> Copies<G, ALIGNED> {
     }
 }
 
-/// The kernel, for a geometry. TM and TN are the geometry's: lengths of arrays must be parameters
-/// to stable Rust.
+/// The kernel, for a geometry. `TM` and `TN` are the geometry's: stable Rust allows only parameters
+/// as lengths of arrays.
 struct Small<G, const TM: usize, const TN: usize>(PhantomData<G>);
 
 impl<G: Geometry, const TM: usize, const TN: usize> Small<G, TM, TN> {
@@ -218,7 +223,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Small<G, TM, TN> {
     const LANES_M: u32 = G::WM / G::TM;
     const LANES_N: u32 = G::WN / G::TN;
     const WARPS_N: u32 = G::BN / G::WN;
-    /// Quads of a thread, and those in a row of them.
+    /// Quads of a thread, and quads in a row of them.
     const QUADS: u32 = G::TM * G::TN / 4;
     const ROW: u32 = G::TN / 4;
 
@@ -272,12 +277,12 @@ impl<G: Geometry, const TM: usize, const TN: usize> Small<G, TM, TN> {
             // SAFETY: the matrices are as the launch promises, and nobody uses the stage before the
             // copies are waited for.
             unsafe { copies.copy(left.saturating_sub(stage * G::BK), stage) };
-            // One piece of code for all stages.
+            // Behind `black_box`: one piece of code for all stages.
             stage = black_box(stage + 1);
         }
         let mut stage = 0;
         while left > 0 {
-            // The next step has arrived, and nobody uses the stage before it any more.
+            // The next step has arrived, and nobody still uses the stage before it.
             G::wait_for_oldest();
             // SAFETY: the loop is the same for all threads of the block.
             unsafe { thread::sync_threads_aligned() };
@@ -293,7 +298,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Small<G, TM, TN> {
             left = left.saturating_sub(G::BK);
         }
 
-        // Worked out anew, so that it takes no registers before.
+        // Recomputed, so that it takes no registers before.
         let [row, col] = Self::place();
         let (row, col) = (block_row + row, block_col + col);
         // SAFETY: as the launch promises.
@@ -312,7 +317,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Small<G, TM, TN> {
         let epilogue = params.epilogue();
         let mut next = 0;
         while next < Self::QUADS {
-            // The compiler knows nothing of it: one piece of code for every few quads.
+            // Behind `black_box`: one piece of code for every few quads.
             let first = black_box(next);
             let mut values = [0.0; OUTPUTS_AT_ONCE];
             for quad in 0..Self::QUADS {
@@ -343,7 +348,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Small<G, TM, TN> {
         ]
     }
 
-    /// The row and the column of a quad, if those of the thread's first output are these.
+    /// The row and the column of a quad; `row` and `col` are those of the thread's first output.
     #[inline(always)]
     fn quad(row: u32, col: u32, quad: u32) -> (u32, u32) {
         let (down, right) = (quad / Self::ROW, quad % Self::ROW);
@@ -360,7 +365,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Small<G, TM, TN> {
     /// Adds the products of a step along K.
     ///
     /// # Safety
-    /// `a` and `b` are what this thread reads of a stage that was stored before the last barrier.
+    /// `a` and `b` are where this thread reads in a stage that was stored before the last barrier.
     #[inline(always)]
     unsafe fn multiply(a: SharedPtr<f32>, b: SharedPtr<f32>, acc: &mut [[f32; TN]; TM]) {
         let quad_a = |row: usize, k: u32| -> F32x4 {
@@ -385,9 +390,9 @@ impl<G: Geometry, const TM: usize, const TN: usize> Small<G, TM, TN> {
                 let frag_b = row_b(k + i);
                 for row in 0..TM {
                     for step in 0..TN {
-                        // Along a row and back along the next: what a lane has of a row of A are
-                        // registers of one bank for even k, and of the other for odd ones, so that
-                        // it is A's that should be reused.
+                        // Along a row and back along the next. A lane's elements of A are in
+                        // registers of one bank for even k, and of the other for odd k. So A's
+                        // registers should be reused.
                         let col = if row % 2 == 0 { step } else { TN - 1 - step };
                         acc[row][col] = fma(frag_a[row][i as usize], frag_b[col], acc[row][col]);
                     }

@@ -3,10 +3,11 @@
 use super::kernel::kernel_module;
 use super::tiled::Tiled;
 
-// A is copied one by one anyway, and the kernel looks at C itself: so only B is vectorized.
+// A is copied element by element anyway, and the kernel checks C's alignment itself: so only B is
+// vectorized.
 
 kernel_module! {
-    /// Large products with rows that 128-bit accesses do not reach, and batches.
+    /// Large products with misaligned rows, and batches.
     tile_128x128x16,
     "128x128 outputs, 8x8 per thread, 8 warps, no slices",
     Tiled {
@@ -17,7 +18,7 @@ kernel_module! {
 }
 
 kernel_module! {
-    /// The same for a smaller C.
+    /// Large products with misaligned rows, and batches, for a smaller C.
     tile_64x128x16,
     "64x128 outputs, 8x8 per thread, 4 warps, no slices",
     Tiled {
@@ -39,7 +40,7 @@ kernel_module! {
 }
 
 kernel_module! {
-    /// An N up to 48, or of which the last tile of 64 would be less full.
+    /// N up to 48, or an N that fills its last tile better than with 64 columns.
     tile_64x48x16,
     "64x48 outputs, 8x4 per thread, 3 warps, no slices",
     Tiled {
@@ -50,7 +51,8 @@ kernel_module! {
 }
 
 kernel_module! {
-    /// Batches of the smallest products. Where it is launched for a single small one, short sums are compensated.
+    /// Batches of the smallest products. If launched for a single small product, short sums are
+    /// compensated.
     tile_16x16x16,
     "16x16 outputs, 4x4 per thread, 4 slices of 16 threads",
     Tiled {
@@ -83,7 +85,7 @@ kernel_module! {
 }
 
 kernel_module! {
-    /// Few tiles: slices of a block take the place of splits, and all of its threads share the epilogue.
+    /// Few tiles: a block's slices replace splits, and all of its threads share the epilogue.
     tile_64x48,
     "64x48 outputs, 8x4 per thread, 4 slices of 3 warps",
     Tiled {
@@ -116,7 +118,7 @@ kernel_module! {
 }
 
 kernel_module! {
-    /// The same for a C that is wide and low.
+    /// M up to 32, for a C that is wide and low.
     tile_32x64,
     "32x64 outputs, 8x8 per thread, 8 slices of 1 warp",
     Tiled {
@@ -149,7 +151,7 @@ kernel_module! {
 }
 
 kernel_module! {
-    /// M up to 4, vector times matrix among them.
+    /// M up to 4, including vector times matrix.
     tile_4x128,
     "4x128 outputs, 4x4 per thread, 8 slices of 1 warp",
     Tiled {

@@ -3,7 +3,7 @@
 //!
 //! # The idea
 //!
-//! A product of 512 x 512 x 512 has sixteen tiles of 128 x 128 for 132 multiprocessors, and one
+//! A product of 512 x 512 x 512 has sixteen tiles of 128 x 128 for 132 multiprocessors. A product
 //! of 16 x 4096 x 4096 has most of its work along K. Two things fill the GPU: smaller tiles, and
 //! parallelism along K, within a block and among blocks.
 //!
@@ -32,9 +32,9 @@
 //!
 //! # Split-K
 //!
-//! Slice-K gives a block more warps, not the GPU more blocks. Where C has fewer tiles than the GPU
-//! has multiprocessors, K is cut among blocks as well: `blockIdx.z` says which split a block sums
-//! over.
+//! Slice-K gives a block more warps, but gives the GPU no more blocks. If C has fewer tiles than
+//! the GPU has multiprocessors, K is also cut among blocks: `blockIdx.z` says which split a block
+//! sums over.
 //!
 //! ```text
 //!            K ->
@@ -47,55 +47,53 @@
 //!                          C                      added up by the block that arrives last
 //! ```
 //!
-//! A block stores its partial sums, and then counts itself in. The one that finds that all others
-//! have arrived loads all partials and adds them up: nobody waits for anybody. Each split costs a
-//! tile stored and loaded, so that more of them than fill the GPU are a loss.
+//! A block stores its partial sums, and then counts itself in. The block that finds that all others
+//! have arrived loads all partials and adds them up: nobody waits for anybody. Each split stores
+//! and loads a tile, so splits beyond those that fill the GPU are a loss.
 //!
-//! Both reductions add in a fixed order, whoever arrives last, so that the same call gives the same
-//! bits every time.
+//! Both reductions add in a fixed order, whoever arrives last, so the same call gives the same bits
+//! every time.
 //!
 //! # What else is different
 //!
-//! The rest is as in [`async_copy`](crate::ladder::f32::async_copy): copies into a circular buffer of stages, A
-//! transposed by four-byte copies. The fragments of the next step load while this one computes,
-//! from one tile to the next as well, and FMAs go down a column and up the next: so few of them
-//! read two registers of one bank.
+//! The rest is as in [`async_copy`](crate::ladder::f32::async_copy): copies into a circular buffer
+//! of stages, with A transposed by four-byte copies. The fragments of the next step load while this
+//! one computes, also from one tile to the next. FMAs go down a column and up the next, so few of
+//! them read two registers of one bank.
 //!
 //! # Small M or N
 //!
-//! Where M or N is small, B or A is read once and the same loop waits for memory alone. Then
-//! what counts is how much is in flight: 4.8 TB/s times 700 ns of latency are 26 KB per
-//! multiprocessor of an H200, and a block of the tiles for this has two tiles, 66 to 72 KiB, in
-//! flight while it computes on a third. The copies need no registers, so that the same kernel does
-//! both.
+//! If M or N is small, B or A is read once, and the loop waits for memory alone. Then the bytes in
+//! flight count: 4.8 TB/s times 700 ns of latency are 26 KB per multiprocessor of an H200. Tiles
+//! for such products have two tiles per block, 66 to 72 KiB, in flight while the block computes on
+//! a third. The copies need no registers, so the same kernel does both.
 //!
-//! What still limits that is transposing A, four bytes at a time, where N is small, and how evenly
-//! copies follow each other where M is: see [`skinny_n`](super::skinny_n) and
-//! [`skinny_m`](super::skinny_m) for these.
+//! Two limits are left. If N is small, A is still transposed four bytes at a time: see
+//! [`skinny_n`](super::skinny_n). If M is small, the copies follow each other unevenly: see
+//! [`skinny_m`](super::skinny_m).
 //!
 //! # Without slices
 //!
-//! Where there are blocks enough, as in batches of small products, slices are for nothing: tiles
-//! whose names end in their step along K have one, or just as many as make warps of a tiny tile.
+//! With enough blocks, as in batches of small products, slices gain nothing. Tiles whose names end
+//! in their step along K have one slice, or just enough slices to fill warps from a tiny tile.
 //!
 //! # Transposed operands
 //!
-//! Each operand may lie as its transpose: which way of copying is taken is one branch, the same
-//! for all threads, in front of the copies of a step, and the tiles in shared memory are the same. What
-//! lies across is transposed by copies of single elements: a plain A, and a transposed B. When a step's copies
-//! are asked for: see `main_loop.rs`.
+//! Each operand may lie transposed. One branch, the same for all threads, chooses how a step is
+//! copied; the tiles in shared memory are the same. A plain A and a transposed B are transposed on
+//! the way, by copies of single elements. `main_loop.rs` says when a step's copies are issued.
 //!
 //! # Rows of C that begin anywhere
 //!
-//! A thread has four neighbours of a row, so that what a warp would store one by one is spread over
-//! four times as many sectors. Where rows of C are not aligned, its tile goes through shared memory
-//! first, and each store of a warp is one run of C.
+//! A thread has four neighbours of a row. Stored one by one, they would spread a warp's store over
+//! four times as many sectors. So a tile with misaligned rows goes through shared memory first, and
+//! each store of a warp is one run of C.
 //!
 //! # How many blocks fit
 //!
-//! The limits are registers (`min_blocks` keeps the compiler to them) and shared memory; both
-//! are checked for the 228 KiB of Hopper, a KiB per block of which is the system's. GPUs with less
-//! hold fewer blocks, and refuse a launch that holds none.
+//! Registers and shared memory limit the number of blocks. `min_blocks` keeps the compiler to the
+//! registers. The memory is checked against Hopper's 228 KiB; the system takes one KiB per block.
+//! GPUs with less hold fewer blocks, and refuse a launch that holds none.
 
 use core::marker::PhantomData;
 
@@ -118,15 +116,15 @@ use crate::device::reduce::split_k::{
 use crate::device::schedule::raster::swizzled_tile;
 use crate::device::schedule::split_k::Params;
 
-/// The kernel, for a geometry. TM and TN are the geometry's: lengths of arrays must be parameters
-/// to stable Rust.
+/// The kernel, for a geometry. `TM` and `TN` are the geometry's: stable Rust allows only parameters
+/// as lengths of arrays.
 pub(super) struct Tiled<G, const TM: usize, const TN: usize>(PhantomData<G>);
 
-/// The bias of a block's columns, which was copied to shared memory with its first tile.
+/// The bias of a block's columns, which is copied to shared memory with the first tile.
 #[derive(Clone, Copy)]
 struct SharedBias<F> {
     at: SharedPtr<f32>,
-    /// From a quad's number to its first column in the block's tile.
+    /// Maps a quad's number to its first column in the block's tile.
     col_of: F,
 }
 
@@ -135,7 +133,8 @@ impl<F: Fn(usize) -> u32 + Copy> ColumnBias for SharedBias<F> {
 
     #[inline(always)]
     unsafe fn of_quad(self, in_row: usize) -> F32x4 {
-        // SAFETY: there is one for each column, which was waited for before a barrier; a quad's column is a multiple of four.
+        // SAFETY: there is one for each column, waited for before a barrier. A quad's column is a
+        // multiple of four.
         unsafe { self.at.load4((self.col_of)(in_row)) }
     }
 }
@@ -152,16 +151,16 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
     const STAGE_A: u32 = padded_row(G::BM, G::BK);
     const STAGE_B: [u32; 2] = [row_b(G::BN, false, G::BK), row_b(G::BN, true, G::BK)];
 
-    /// Quads of a thread; those in a row of them; how many are its own after the slice-K
-    /// reduction; and how many of these it stores at a time.
+    /// Quads of a thread, and those in a row of them. Then its own quads after the slice-K
+    /// reduction, and how many of these it stores at a time.
     const QUADS: usize = TM * TN / 4;
     const ROW: usize = TN / 4;
     const OWN: usize = Self::QUADS.div_ceil(G::SLICES as usize);
     const PART: usize = if Self::OWN < 4 { Self::OWN } else { 4 };
-    /// How many it takes through an epilogue at a time.
+    /// Own quads that it takes through an epilogue at a time.
     const EPILOGUE_PART: usize =
         if Self::OWN < G::EPILOGUE_QUADS as usize { Self::OWN } else { G::EPILOGUE_QUADS as usize };
-    /// How many of those that are its own are in a row: slices take quads in turn.
+    /// Own quads in a row of them: slices take quads in turn.
     const OWN_IN_ROW: usize =
         if (G::SLICES as usize).is_multiple_of(Self::ROW) { 1 } else { Self::ROW };
 
@@ -203,15 +202,16 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         );
     };
 
-    /// Elements from one row of C to the next where it goes through shared memory: padded, so that
-    /// quads a thread tile apart lie in different banks.
+    /// Elements from one row of C to the next in shared memory. Rows are padded, so that quads a
+    /// thread tile apart lie in different banks.
     const LD_C: u32 = G::BN + 4;
-    /// Rows of C that the block stores in one go, an element per thread, and how often it does down a column.
+    /// Rows of C that the block stores in one go, an element per thread. Below: how often it does
+    /// so down a column.
     const ROWS_C: u32 = G::THREADS / G::BN;
     const STORES: u32 = G::BM / Self::ROWS_C;
 
-    /// Where the bias of the block's columns is in shared memory: behind the stages, or what the slices leave there in
-    /// the end, or C.
+    /// Where the bias of the block's columns lies in shared memory. It is behind the stages, and
+    /// behind the slices' sums or the tile of C that later take their place.
     const BIAS_AT: u32 = {
         let stages = G::STAGES * (Self::STAGE_A + Self::STAGE_B[0]);
         let sums = if G::SLICES > 1 { G::SLICES * G::BM * G::BN } else { 0 };
@@ -223,7 +223,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
     /// Shared memory per block.
     pub(super) const SHARED_BYTES: u64 = (Self::BIAS_AT + G::BN) as u64 * 4;
 
-    /// Whatever K is.
+    /// Shared memory per block for any K.
     pub(super) const fn shared_bytes(_k: u32) -> u64 {
         Self::SHARED_BYTES
     }
@@ -264,23 +264,25 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         let left = end.saturating_sub(begin);
         dependent_launch::begin();
         if params.epilogue.has_column_bias() {
-            // With the first tile, since it is needed when nothing else hides how long it takes.
+            // Copied with the first tile: when the bias is needed, nothing would hide its latency.
             let (tid, epilogue) = (thread::thread_idx_x(), params.epilogue());
             if tid < G::BN {
                 let (col, to) = (block_col + tid, smem.add(Self::BIAS_AT + tid));
                 let from = epilogue.bias.wrapping_add(col as usize);
-                // SAFETY: one for each column, and nothing else uses the place before this was waited for.
+                // SAFETY: one for each column. Nothing else uses the place before the copy was
+                // waited for.
                 unsafe { cp_async::copy_zfill(to, from, col < n) };
             }
         }
         let mut stage = 0;
         while stage < G::STAGES - 1 {
-            // An empty sum is a step of zeros: a way around the loop would make it slower.
+            // An empty sum is a step of zeros: a branch around the loop would make it slower.
             let left = left.saturating_sub(stage * G::BK);
             // SAFETY: the matrices are as the launch promises, and nobody uses the stage before the
             // copies are waited for.
             unsafe { copies.copy_tile(left, stage, stage == 0) };
-            // One piece of code for all stages, since there are many ways to copy.
+            // Behind `black_box`: one piece of code for all stages, since there are many ways to
+            // copy.
             stage = black_box(stage + 1);
         }
 
@@ -306,7 +308,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
             }
         }
 
-        // Once more, so that it takes no registers in the loop.
+        // Read again behind `black_box`, so that it takes no registers in the loop.
         let tid = black_box(thread::thread_idx_x());
         let (slice, in_slice) = (tid / G::SLICE_THREADS, tid % G::SLICE_THREADS);
         let mut sums: Quads = [[0.0; 4]; MAX_QUADS];
@@ -326,7 +328,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
             // thread of the block comes here.
             unsafe { reduce_slices::<G>(outputs, smem, &mut sums) };
         }
-        // From here on, `sums[i]` is the quad with the number `outputs.quad::<G>(i)`.
+        // From here on, `sums[i]` is quad `outputs.quad::<G>(i)`.
         if split.count > 1 {
             let (partials, counters) = params.workspace(G::BM * G::BN);
             // SAFETY: as the launch promises; every thread of the block comes here.
@@ -336,7 +338,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
             }
         }
 
-        // Nor in the reductions.
+        // Read again, so that it takes no registers in the reductions either.
         let in_slice = black_box(thread::thread_idx_x()) % G::SLICE_THREADS;
         let [[warp_row, warp_col], [lane_row, lane_col]] = Self::place(in_slice);
         let position = |i: usize| {
@@ -354,7 +356,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
                 SharedBias { at: smem.add(Self::BIAS_AT), col_of: |quad: usize| position(quad).1 };
             let mut next = 0;
             while next < (Self::OWN / Self::EPILOGUE_PART) as u32 {
-                // The compiler knows nothing of it: one piece of code for all parts.
+                // Behind `black_box`: one piece of code for all parts.
                 let part = if Self::OWN > Self::EPILOGUE_PART { black_box(next) } else { 0 };
                 let mut values = [0.0; 2 * OUTPUTS_AT_ONCE];
                 for quad in 0..Self::OWN {
@@ -367,7 +369,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
                 let at = |quad: u32| {
                     let quad = quad as usize;
                     let (row, col) = position(quad);
-                    // Past the end of C where a slice has no such quad.
+                    // Out of bounds if a slice has no such quad.
                     let row = if outputs.has::<G>(quad) { block_row + row } else { u32::MAX };
                     (row, block_col + col)
                 };
@@ -381,8 +383,8 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
             return;
         }
         if !c.is_aligned() {
-            // SAFETY: every thread of the block is done with what is in shared memory at the first
-            // barrier, and has stored its quads at the second; each has its own.
+            // SAFETY: at the first barrier every thread of the block is done with shared memory,
+            // and at the second it has stored its quads. Each has its own.
             unsafe {
                 thread::sync_threads_aligned();
                 for i in 0..Self::OWN {
@@ -403,7 +405,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
             }
             return;
         }
-        // A part of the old C is loaded before the first of it is overwritten.
+        // Load this part of the old C before overwriting any of it.
         for first in (0..Self::OWN).step_by(Self::PART) {
             let mut old = [[0.0; 4]; 4];
             for i in 0..Self::PART {
@@ -424,14 +426,17 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         }
     }
 
-    /// Row and column of a warp's outputs in the block's, and of the first of a thread's quads in these,
-    /// for the thread with this number in its slice.
+    /// Where a thread's outputs begin: its warp's in the block's tile, and its first quad in its
+    /// warp's.
+    ///
+    /// `in_slice` is the thread's number in its slice.
     #[inline(always)]
     fn place(in_slice: u32) -> [[u32; 2]; 2] {
         let (warp, lane) = (in_slice / Self::LANES, in_slice % Self::LANES);
         let [row, col] = if TN == 4 && Self::LANES == 32 && Self::LANES_N < 32 {
-            // Neighbours share their quad of B, and lanes two apart that of A: with a single quad of B that was
-            // 3 to 6 % faster than whole rows of lanes, and with two of them no faster.
+            // Neighbouring lanes share their quad of B, and lanes two apart their quad of A. With a
+            // single quad of B that was 3 to 6 % faster than whole rows of lanes; with two quads it
+            // was no faster.
             [lane / (2 * Self::LANES_N) * 2 + lane % 2, lane / 2 % Self::LANES_N]
         } else {
             [lane / Self::LANES_N, lane % Self::LANES_N]
@@ -439,8 +444,10 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         [[warp / Self::WARPS_N * G::WM, warp % Self::WARPS_N * G::WN], [row * 4, col * 4]]
     }
 
-    /// Stores a tile of C from shared memory, so many elements of a thread at a time: the threads of
-    /// a warp have neighbours in a row, so that what they store is whole lines, wherever rows begin.
+    /// Stores a tile of C from shared memory, `PART` elements of a thread at a time.
+    ///
+    /// The threads of a warp have neighbours in a row, so they store whole lines, wherever rows
+    /// begin.
     ///
     /// # Safety
     /// The tile was stored before the last barrier, and no other block stores it.

@@ -2,16 +2,19 @@
 //!
 //! # The idea
 //!
-//! With a K of one step or two there is little to multiply: what takes time is to read A and B once, and to write C. So there is
-//! no pipeline within a block: all of a step arrives, is multiplied, and C is stored. Blocks are small, so that
-//! several share a multiprocessor, of which some load while others store.
+//! With a K of one step or two there is little to multiply. The time goes into reading A and B
+//! once, and writing C. So a block has no pipeline: all of a step arrives, is multiplied, and C is
+//! stored. Blocks are small, so several share a multiprocessor: some load while others store.
 //!
 //! # What is different from the tiles of `mma`
 //!
-//! A and B may have rows that begin anywhere (`device/operand/half_tile.rs`), so that nothing is copied first, which would take as
-//! long as the product. C goes through shared memory, from which it is stored by whole vectors, likewise wherever its rows
-//! begin (`device/output/tile.rs`). Of a step along K, no more is copied and multiplied than there is, in parts of
-//! 16. A longer K takes more steps, one after the other. The next kernel may begin while this one runs.
+//! - A and B may have misaligned rows (`device/operand/half_tile.rs`). Nothing is copied first,
+//!   which would take as long as the product.
+//! - C goes through shared memory, and is stored in whole vectors wherever its rows begin
+//!   (`device/output/tile.rs`).
+//! - A step copies and multiplies only as much of K as there is, in parts of 16.
+//! - A longer K takes more steps, one after the other.
+//! - The next kernel may begin while this one runs.
 
 use core::array;
 
@@ -30,14 +33,13 @@ use crate::device::output::tensor::TensorOutput;
 use crate::device::output::tile::tile_bytes;
 use crate::device::pipeline::dependent_launch;
 
-/// What one instruction multiplies along K.
+/// Elements along K that one instruction multiplies.
 const MMA_K: u32 = 16;
 /// Rows of C of an instruction, and columns.
 const MMA_M: u32 = 16;
 const MMA_N: u32 = 8;
 
-/// Declares a kernel for each type of the operands and each way that they lie, and its
-/// [`TensorCoreDescriptor`].
+/// Declares a kernel for each element type and layout, and its [`TensorCoreDescriptor`].
 macro_rules! kernels {
     ($(
         $(#[$doc:meta])*
@@ -60,10 +62,11 @@ macro_rules! kernels {
             source: include_str!("mma_outer.rs"),
         };
 
-        /// `C = epilogue(alpha * op(A) * op(B) + beta * C)`, of each product of a batch.
+        /// Computes `C = epilogue(alpha * op(A) * op(B) + beta * C)` for each product of a batch.
         ///
         /// # Safety
-        /// - The parameters and the grid are as [`TensorCoreDescriptor`] says. The launch may begin early.
+        /// - The parameters and the grid are as [`TensorCoreDescriptor`] says. The launch may begin
+        ///   early.
         /// - Nothing else writes A or B, or touches C, during the launch.
         #[kernel(
             block = $warps_m * $warps_n * 32,
@@ -124,21 +127,26 @@ kernels! {
         2 x 4 warps of 2 x 4, 16 sums, 3 per multiprocessor;
 }
 
-/// Bytes of shared memory of a block: a step of A and of B, and as much for what is copied as it lies; or its tile of C.
+/// Bytes of shared memory of a block, for the larger of two uses.
+///
+/// The first is a step of A and of B, together with misaligned copies of both. The second is the
+/// tile of C.
 const fn shared_bytes([bm, bn]: [u32; 2]) -> u32 {
     let tiles = 2 * BK * (bm + bn);
-    // Each row has a vector more; there are most of them with K along, since tiles are no smaller than a step.
+    // A misaligned copy has a vector more per row. Most rows are there with K along them, since
+    // tiles are no smaller than a step.
     assert!(bm >= BK && bn >= BK);
     let as_it_lies = tiles + 2 * VECTOR * (bm + bn);
     let of_c = tile_bytes([bm, bn]);
     if tiles + as_it_lies > of_c { tiles + as_it_lies } else { of_c }
 }
 
-/// The kernel: blocks of `WARPS_M` x `WARPS_N` warps, each with `MT` x `NT` matrices of sums, of which a
-/// row has `SUMS` for each thread, for N columns of C and this K. `c` gives a product's C.
+/// The kernel: blocks of `WARPS_M` x `WARPS_N` warps, each with `MT` x `NT` matrices of sums.
+///
+/// A thread has `SUMS` sums in a row of matrices. C has `n` columns, and `c` gives a product's C.
 ///
 /// # Safety
-/// As for [`mma_outer_128x64()`]; the block has so many warps.
+/// As for [`mma_outer_128x64()`]; the block has `WARPS_M` x `WARPS_N` warps.
 #[inline(always)]
 unsafe fn gemm<
     T: Multiply<4, 2, [f32; 4]>,
@@ -162,7 +170,7 @@ unsafe fn gemm<
     const {
         assert!(NT.is_multiple_of(2) && SUMS == NT * 4, "ldmatrix loads two matrices of B");
         assert!(WARPS_M * WARPS_N * 32 == THREADS);
-        // Of each operand that may be, with K along its rows and across.
+        // Each operand can lie with K along its rows or across.
         let tiles = [[BM, BK / VECTOR], [BK, BM / VECTOR], [BN, BK / VECTOR], [BK, BN / VECTOR]];
         let mut i = 0;
         while i < tiles.len() {
@@ -172,7 +180,7 @@ unsafe fn gemm<
     }
     let (wm, wn) = (MT as u32 * MMA_M, NT as u32 * MMA_N);
     let tid = thread::thread_idx_x();
-    // Row by row: what all blocks read stays in the L2 cache.
+    // Row by row, so that what all blocks read stays in the L2 cache.
     let block = || {
         let (number, width) = (black_box(thread::block_idx_x()), n.div_ceil(BN));
         let y = number / width.max(1);
@@ -183,7 +191,7 @@ unsafe fn gemm<
     let (warp, lane) = (tid / 32, tid % 32);
     let (warp_row, warp_col) = (warp / WARPS_N * wm, warp % WARPS_N * wn);
 
-    // As they lie.
+    // Lines, and vectors of a line, as the operands lie in memory.
     let [lines_a, vectors_a] = if TRANS_A { [BK, BM / VECTOR] } else { [BM, BK / VECTOR] };
     let [lines_b, vectors_b] = if TRANS_B { [BN, BK / VECTOR] } else { [BK, BN / VECTOR] };
     let a_smem = shared::dynamic_shared_mem::<u16>();
@@ -191,8 +199,9 @@ unsafe fn gemm<
     let a_as_it_lies = b_smem.add(BK * BN);
     let b_as_it_lies = a_as_it_lies.add(HalfTile::as_it_lies(lines_a, vectors_a));
 
-    // Of four matrices of 8 x 8, lanes 0 to 7 have the lines of the first, 8 to 15 those of the second, and so on. Of A as it is
-    // multiplied, and of B, which `ldmatrix` transposes, the second is below the first, and of the others it is beside it.
+    // Of four matrices of 8 x 8, lanes 0 to 7 have the lines of the first, 8 to 15 those of the
+    // second, and so on. In a plain A, and in a plain B, which `ldmatrix` transposes, the second is
+    // below the first. In a transposed A or B it is beside the first.
     let (below, beside) = ([lane % 16, lane / 16], [lane / 16 * 8 + lane % 8, lane / 8 % 2]);
     let [line_a, side_a] = if TRANS_A { beside } else { below };
     let [line_b, side_b] = if TRANS_B { beside } else { below };
@@ -220,7 +229,7 @@ unsafe fn gemm<
     dependent_launch::begin();
     let mut k0 = 0;
     while k0 < k {
-        // What a thread copies is in no registers from one step to the next.
+        // Recomputed in each step, so that it takes no registers in between.
         let part = [black_box(thread::thread_idx_x()), THREADS];
         let depth = (k - k0).min(BK).next_multiple_of(MMA_K);
         let [row, col] = if TRANS_A { [k0, block_row] } else { [block_row, k0] };
@@ -229,8 +238,9 @@ unsafe fn gemm<
         let [row, col] = if TRANS_B { [block_col, k0] } else { [k0, block_col] };
         let (lines, vectors) = (lines_b, vectors_b);
         let b = HalfTile { lines, vectors, mn: !TRANS_B, matrix: b, row, col, depth };
-        // SAFETY: all threads come here. Between the copies and `move_into`, or the products, is a barrier; and between the products and
-        // the copies of the next step the one at the end of the loop.
+        // SAFETY: all threads come here. A barrier lies between the copies and `move_into`, and one
+        // in front of the products. The barrier at the end of the loop lies between the products
+        // and the next step's copies.
         unsafe {
             a.copy(a_smem, a_as_it_lies, part);
             b.copy(b_smem, b_as_it_lies, part);
@@ -252,22 +262,23 @@ unsafe fn gemm<
                     for half in 0..2 {
                         let at = (j * 2 + half) * 4;
                         let sums = [acc[i][at], acc[i][at + 1], acc[i][at + 2], acc[i][at + 3]];
-                        // SAFETY: the block is whole warps, and the conditions of the loops are the same for all threads.
+                        // SAFETY: the block is whole warps, and the conditions of the loops are the
+                        // same for all threads.
                         let sums = unsafe { T::multiply(frag_a[i], frag_b[half], sums) };
                         [acc[i][at], acc[i][at + 1], acc[i][at + 2], acc[i][at + 3]] = sums;
                     }
                 }
             }
         }
-        // The next step is copied to where this one lies, or C is staged there.
+        // The next step overwrites this one, or C is staged there.
         thread::sync_threads();
         k0 += BK;
     }
 
-    // Once more, so that it takes no registers in the loop.
+    // Read again behind `black_box`, so that it takes no registers in the loop.
     let warp = black_box(thread::thread_idx_x()) / 32;
     let c = c(black_box(thread::block_idx_y()));
     let within = [warp / WARPS_N * wm, warp % WARPS_N * wn];
-    // SAFETY: all threads, with memory that nobody uses any more, and a tile of their own.
+    // SAFETY: all threads, with memory that is no longer in use, and a tile of their own.
     unsafe { c.store_tile::<BM, BN, THREADS, SUMS, MT>(block(), within, a_smem.cast(), &acc) };
 }

@@ -1,16 +1,17 @@
-//! TF32 by `mma.sync`, for GPUs from compute capability 8.0 on.
+//! TF32 by `mma.sync`, from compute capability 8.0.
 //!
 //! # The idea
 //!
-//! `mma.sync` takes its matrices from registers, wherever their elements came from, and threads can round there. So
-//! tiles come to shared memory as they are, by `cp.async`, and no thread is needed to bring them. Of what
-//! a warp multiplies, each lane rounds or splits the elements that it holds.
+//! `mma.sync` multiplies registers, wherever their elements came from, so threads can round them
+//! there. Tiles come to shared memory unchanged, by `cp.async`, which needs no producer. Each lane
+//! rounds or splits the elements that it holds.
 //!
-//! - A lies with K along its lines. A lane holds elements of A of 32 bits as it would hold pairs of 16 bits, so that
-//!   `ldmatrix` loads them: 16 bytes of a line of A are four of them.
-//! - B lies with N along its lines, and `ldmatrix` transposes 16-bit elements alone. But which column of C a column of
-//!   `mma.sync` stands for is the kernel's to say. So a lane loads four neighbours of a line of B at once, and
-//!   each is of another one of four `mma.sync`. Its sums are then eight neighbours of a row of C.
+//! - A lies with K along its lines. A lane holds 32-bit elements of A as it would hold pairs of 16
+//!   bits, so `ldmatrix` loads them: 16 bytes of a line are four elements.
+//! - B lies with N along its lines, and `ldmatrix` transposes only 16-bit elements. But the kernel
+//!   chooses which column of C a column of `mma.sync` stands for. So a lane loads four neighbours
+//!   of a line of B at once, one for each of four `mma.sync`. Its sums are then eight neighbours of
+//!   a row of C.
 //!
 //! ```text
 //!   columns of B:        0  1  2  3 | 4  5  6  7 | 8 ...  31
@@ -20,29 +21,35 @@
 //!
 //! # What changed
 //!
-//! Against [`mma`](crate::ladder::tensor::mma), whose pipeline it has:
+//! Against [`mma`](crate::ladder::tensor::mma), whose pipeline it shares:
 //!
-//! - Rounding takes four instructions for each element, of integers most of them, and would take twice as many to be
-//!   right for NaN, infinity and what overflows as TF32. So elements are added up on the way, in `check`: if that
-//!   is finite, so are they. If not, the block computes its tile once more, with care.
-//! - With `tf32x3` a step's products are computed in two passes: first those with `small`, and then `big` by `big`,
-//!   for which fragments are loaded once more. That takes fewer registers than a second set of sums.
-//! - A block has one tile of C, or with split-K a part of its sum, and there are batches and
-//!   [epilogues](crate::abi::epilogue), as in [`tiles`](crate::families::f32). Operands that are transposed are copied first;
-//!   those that copies of 16 bytes do not reach are copied by 4 bytes, or first.
+//! - Rounding costs four instructions per element, mostly on integers. Rounding NaN, infinity and
+//!   overflow correctly would cost twice as many. So elements are also added up, in `check`: if
+//!   that is finite, so are they. If not, the block computes its tile once more, with care.
+//! - With `tf32x3` a step's products take two passes: first those with `small`, then `big` by
+//!   `big`, for which fragments are loaded again. That needs fewer registers than a second set of
+//!   sums.
+//! - A block has one tile of C, or with split-K a part of its sum. There are batches and
+//!   [epilogues](crate::abi::epilogue), as in [`tiles`](crate::families::f32). Transposed operands
+//!   are copied first. Misaligned operands are copied in units of 4 bytes, or first.
 //!
 //! # Shared memory
 //!
-//! Chunks of 16 bytes change places, by the number of their line: no load of fragments and no copy of 16 bytes
-//! has a bank conflict. In a line k of B chunk c lies at `c ^ (k % 4 * 2)`: eight lanes that load at once have two
-//! chunks of four lines each. Lines of A are 128 bytes long, and chunk c of line l lies at `c ^ (l % 8)`; or 64
-//! bytes, two of which have all banks, and it lies at `c ^ (l / 2 % 4)`.
+//! Chunks of 16 bytes are swizzled by the number of their line. No fragment load, and no copy of 16
+//! bytes, has a bank conflict:
+//!
+//! - Chunk c of line k of B lies at `c ^ (k % 4 * 2)`. Eight lanes that load at once have two
+//!   chunks of each of four lines.
+//! - If lines of A are 128 bytes long, chunk c of line l lies at `c ^ (l % 8)`.
+//! - If they are 64 bytes long, two lines cover all banks, and chunk c of line l lies at `c ^ (l /
+//!   2 % 4)`.
 //!
 //! # What should get better, and what comes next
 //!
-//! It is for GPUs that have no `wgmma`, and has not been measured on any. By the rates that NVIDIA gives for an A100,
-//! a step of `tf32_mma_128x128` takes its tensor cores 512 cycles, and shared memory and rounding 384 each; the tensor
-//! cores of `tf32x3_mma_128x128` take 1.6 times as many as either.
+//! These kernels are for GPUs without `wgmma`, and were not measured on any. NVIDIA's rates for an
+//! A100 predict, per step of `tf32_mma_128x128`: 512 cycles for the tensor cores, and 384 each for
+//! shared memory and rounding. The tensor cores of `tf32x3_mma_128x128` take 1.6 times as long as
+//! either.
 
 mod copy;
 
@@ -64,11 +71,11 @@ use crate::device::schedule::split_k::Params;
 
 /// Elements of a chunk of 16 bytes.
 const CHUNK: u32 = 4;
-/// What one instruction multiplies along K.
+/// Elements along K that one instruction multiplies.
 const MMA_K: u32 = 8;
-/// Columns that are loaded at once: four instructions have eight each.
+/// Columns of B that are loaded at once: eight for each of four instructions.
 const GROUP_N: u32 = 32;
-/// Sums of a thread in a row of such columns.
+/// A thread's sums in one row of such columns.
 const PART: usize = 8;
 
 /// Declares a module for each kernel, with its [`KernelDescriptor`] and its two entry points.
@@ -135,20 +142,22 @@ kernels! {
     tf32_mma_128x128:
         "TF32 tensor cores by mma.sync, rounded in registers: 128 x 128 per block",
         2 x 2 warps of 4 x 8, steps of 16, 3 stages, split false, min_blocks 2;
-    /// For small ones.
+    /// For small products.
     tf32_mma_64x64: "tf32_mma_128x128 with 64 x 64 outputs per block",
         2 x 2 warps of 2 x 4, steps of 16, 4 stages, split false, min_blocks 4;
     /// For large products.
     tf32x3_mma_128x128:
         "three TF32 products by mma.sync for the accuracy of f32: 128 x 128 per block",
         2 x 4 warps of 4 x 4, steps of 32, 3 stages, split true, min_blocks 1;
-    /// For small ones.
+    /// For small products.
     tf32x3_mma_64x64: "tf32x3_mma_128x128 with 64 x 64 outputs per block",
         2 x 2 warps of 2 x 4, steps of 32, 3 stages, split true, min_blocks 3;
 }
 
-/// A kernel: `WARPS_M` x `WARPS_N` warps, each with `MT` x `NT` matrices of 16 x 8 sums, `SUMS` for each thread.
-/// `PENDING` tiles are in flight when one has arrived. `SPLIT`: `tf32x3`.
+/// A kernel: `WARPS_M` x `WARPS_N` warps, each with `MT` x `NT` matrices of 16 x 8 sums.
+///
+/// `SUMS` is a thread's number of sums. `PENDING` tiles are still in flight when one has arrived.
+/// `SPLIT` means `tf32x3`.
 struct Geometry<
     const WARPS_M: u32,
     const WARPS_N: u32,
@@ -160,7 +169,7 @@ struct Geometry<
     const SPLIT: bool,
 >;
 
-/// A block's part in a product.
+/// A block's part of a product.
 #[derive(Clone, Copy)]
 struct Block {
     a: Input,
@@ -168,10 +177,10 @@ struct Block {
     /// The first row and column of its tile.
     row: u32,
     col: u32,
-    /// Where its sums along K begin and end.
+    /// Where its part of K begins and ends.
     begin: u32,
     end: u32,
-    /// Whether all of its rows and columns are inside.
+    /// Whether all of its rows and columns are in bounds.
     is_interior: bool,
 }
 
@@ -219,7 +228,7 @@ impl<
         );
     };
 
-    /// Where an element of a tile of A, or of B, lies in it.
+    /// Where an element lies in a tile of A; below, in a tile of B.
     #[inline(always)]
     const fn at_a(row: u32, k: u32) -> u32 {
         row * BK + (k ^ (row / (32 / BK) % (BK / CHUNK) * CHUNK))
@@ -281,8 +290,10 @@ impl<
         (warp / WARPS_N * Self::WM, warp % WARPS_N * Self::WN)
     }
 
-    /// Adds the products to `sums`. What it returns is not finite if an element may not be that, or overflows as
-    /// TF32: the sums may be wrong then, unless `CAREFUL`.
+    /// Adds the products to `sums`.
+    ///
+    /// The result is not finite if an element may not be finite, or may overflow as TF32. Then the
+    /// sums may be wrong, unless `CAREFUL`.
     ///
     /// # Safety
     /// Every thread of the block comes here, and nobody uses shared memory.
@@ -304,8 +315,8 @@ impl<
             cp_async::commit_group();
         }
         let mut check = 0.0;
-        // Of four matrices of 8 x 4, two below each other and two side by side, lanes 0 to 7 have the lines of
-        // the first, 8 to 15 those of the one below, and so on.
+        // Of four matrices of 8 x 4, lanes 0 to 7 have the lines of the first, 8 to 15 those of the
+        // one below. Lanes 16 to 31 have the two beside these.
         let (row, side) = (warp_row + lane % 16, lane / 16 * CHUNK);
         let b_from = Self::STAGE_A + Self::at_b(lane % 4, warp_col + lane / 4 * CHUNK);
         let load = |stage: u32, part: u32| {
@@ -313,8 +324,8 @@ impl<
             let b = stage_at(stage).add(b_from + part * MMA_K * Self::BN);
             let mut frag = Fragments::<MT, NT>::ZEROS;
             for i in 0..MT {
-                // SAFETY: inside the tile, which was waited for before the barrier; so below. The warp is together:
-                // `copy` gives all its lanes as many turns.
+                // SAFETY: inside the tile, which was waited for before the barrier; so below. The
+                // warp is together: `copy` gives all its lanes the same number of iterations.
                 let words = unsafe { ldmatrix_x4(a.add(i as u32 * 16 * BK).cast()) };
                 frag.a[i] = words.map(f32::from_bits);
             }
@@ -334,15 +345,15 @@ impl<
         let mut stage = 0;
         let mut k = begin;
         while k < end {
-            // The tile has arrived, and all have loaded what they need of the one before.
+            // The tile has arrived, and all threads have loaded what they need of the one before.
             cp_async::wait_group::<PENDING>();
             thread::sync_threads();
             let free = if stage == 0 { Self::STAGES - 1 } else { stage - 1 };
-            // SAFETY: nobody uses the stage any more.
+            // SAFETY: the stage is no longer in use.
             unsafe { Self::copy::<ALIGNED>(block, k + (Self::STAGES - 1) * BK, stage_at(free)) };
             cp_async::commit_group();
-            // How many have anything is not known to the compiler, so that it does not unroll these loops, and no
-            // fragments of later parts take registers.
+            // The compiler must not know `parts`. So it does not unroll these loops, and fragments
+            // of later parts take no registers.
             let parts = (end - k).div_ceil(MMA_K).min(Self::PARTS);
             let mut part = 0;
             if SPLIT {
@@ -375,7 +386,7 @@ impl<
         check
     }
 
-    /// The sums in the order of [`place`](Self::place), eight neighbours of a row each.
+    /// The sums in the order of [`place`](Self::place): eight neighbours of a row after another.
     #[inline(always)]
     fn by_rows(sums: &[f32; SUMS]) -> [f32; SUMS] {
         array::from_fn(|at| {
@@ -386,7 +397,7 @@ impl<
         })
     }
 
-    /// Where the sums of a part of a thread's are.
+    /// Where a part of a thread's sums begins.
     #[inline(always)]
     fn place(tid: u32, part: u32) -> (u32, u32) {
         let (lane, groups) = (tid % 32, NT as u32 / 4);
@@ -403,7 +414,7 @@ impl<
     /// As for the entry points.
     #[inline(always)]
     unsafe fn store(c: Output, params: Params, sums: &[f32; SUMS]) {
-        // Once more, so that it takes no registers in the loop.
+        // Read again behind `black_box`, so that it takes no registers in the loop.
         let tid = black_box(thread::thread_idx_x());
         let is_aligned = c.is_aligned();
         if !params.epilogue.is_some() {
@@ -422,7 +433,7 @@ impl<
         let epilogue = params.epilogue();
         let mut next = 0;
         while next < SUMS / PART {
-            // The compiler knows nothing of it: one piece of code for all parts.
+            // Behind `black_box`: one piece of code for all parts.
             let part = black_box(next as u32) as usize;
             let mut values = [0.0; PART];
             for i in 0..SUMS {

@@ -1,17 +1,18 @@
-//! What becomes of an f32 before tensor cores take it as TF32: they ignore its last 13 bits.
+//! Rounding and splitting of f32 for tensor cores, which ignore the last 13 bits.
 
 use cuda_std::mma::Tf32;
 
 /// Half of the last bit that TF32 has.
 const HALF: u32 = 1 << 12;
 
-/// The nearest TF32 number, ties to even, with last bits that tensor cores ignore. Unless `CAREFUL`, NaN may become
-/// any number.
+/// The nearest TF32 number, ties to even.
+///
+/// The bits that tensor cores ignore are not cleared. Unless `CAREFUL`, NaN may become any number.
 #[inline(always)]
 pub fn nearest<const CAREFUL: bool>(x: f32) -> f32 {
     match x.to_bits() {
         bits if CAREFUL && x.is_nan() => f32::from_bits(bits | 1 << 22),
-        // A carry into the exponent is right, too.
+        // A carry into the exponent is also right.
         bits => f32::from_bits(bits.wrapping_add(HALF - 1 + (bits >> 13 & 1))),
     }
 }
@@ -22,9 +23,11 @@ pub fn rounded<const CAREFUL: bool>(x: f32) -> f32 {
     truncated(away::<CAREFUL>(x))
 }
 
-/// Splits a number that was [`rounded`] to `big` in two: that, and the same of what it leaves of a finite number, with
-/// last bits that tensor cores ignore. Adds the rest to `check`, which is infinite or NaN then, unless `CAREFUL`, where a
-/// number is not finite or overflows as TF32, whose parts may be wrong.
+/// Splits a number into `big`, which is `x` after [`rounded`], and `small`.
+///
+/// `small` is the rest of a finite number, rounded; the bits that tensor cores ignore are not
+/// cleared. The rest is added to `check`. Unless `CAREFUL`, `check` becomes infinite or NaN if `x`
+/// is not finite or overflows as TF32. Then the parts may be wrong.
 #[inline(always)]
 pub fn split<const CAREFUL: bool>(x: f32, mut big: f32, check: &mut f32) -> [f32; 2] {
     let mut small = 0.0;
@@ -33,8 +36,8 @@ pub fn split<const CAREFUL: bool>(x: f32, mut big: f32, check: &mut f32) -> [f32
     if overflows {
         big = truncated(x);
     }
-    // Infinity times a `small` of 0 would be NaN: `big` is a number that has its sign, with which every
-    // product is what infinity gives, or is lost beside it.
+    // Infinity times a `small` of 0 would be NaN. So `big` is 1 with infinity's sign: each of its
+    // products is what infinity gives, or is lost beside it.
     if CAREFUL && x.is_infinite() {
         big = 1.0f32.copysign(x);
         small = x;
@@ -48,8 +51,9 @@ pub fn split<const CAREFUL: bool>(x: f32, mut big: f32, check: &mut f32) -> [f32
     [big, small]
 }
 
-/// As [`Tf32::round`], but for last bits that tensor cores ignore, and unless `CAREFUL` for NaN, and in fewer
-/// instructions.
+/// [`Tf32::round`] in fewer instructions.
+///
+/// The bits that tensor cores ignore are not cleared. Unless `CAREFUL`, NaN may become any number.
 #[inline(always)]
 fn away<const CAREFUL: bool>(x: f32) -> f32 {
     match CAREFUL {

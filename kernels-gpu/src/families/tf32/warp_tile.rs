@@ -1,4 +1,4 @@
-//! What a warp multiplies by `mma.sync`: each lane rounds, or splits, the elements that it holds.
+//! A warp's products by `mma.sync`: each lane rounds, or splits, the elements that it holds.
 
 use core::array;
 
@@ -7,11 +7,11 @@ use cuda_std::warp;
 
 use super::rounding::{nearest, rounded, split};
 
-/// The elements that a thread holds of `MT` matrices of A below each other, 16 x 8, and of `NT` of B, 8 x 8, side by
-/// side.
+/// A thread's elements of `MT` matrices of A, 16 x 8, and `NT` of B, 8 x 8.
 ///
-/// What is added to `check` is not finite if an element may not be that or, where it is split, overflows as TF32. The
-/// products may be wrong then, unless `CAREFUL`.
+/// Those of A lie below each other, those of B side by side. What is added to `check` is not finite
+/// if an element may not be finite or, if it is split, may overflow as TF32. Then the products may
+/// be wrong, unless `CAREFUL`.
 #[derive(Clone, Copy)]
 pub struct Fragments<const MT: usize, const NT: usize> {
     pub a: [[f32; 4]; MT],
@@ -42,7 +42,7 @@ impl<const MT: usize, const NT: usize> Fragments<MT, NT> {
         }
     }
 
-    /// Adds the products of a `small` and a `big`.
+    /// Adds the products of a `small` by a `big`.
     ///
     /// # Safety
     /// The warp is together.
@@ -67,7 +67,7 @@ impl<const MT: usize, const NT: usize> Fragments<MT, NT> {
         }
     }
 
-    /// Adds the products of a `big` and a `big`.
+    /// Adds the products of a `big` by a `big`.
     ///
     /// # Safety
     /// The warp is together.
@@ -85,7 +85,9 @@ impl<const MT: usize, const NT: usize> Fragments<MT, NT> {
     }
 }
 
-/// Adds the products of row `i` of the matrices of A to its sums: four for each matrix of C, row by row.
+/// Adds the products of row `i` of the matrices of A to its sums.
+///
+/// There are four sums for each matrix of C, row by row.
 ///
 /// # Safety
 /// The warp is together.
@@ -97,7 +99,7 @@ unsafe fn multiply_row<const CAREFUL: bool, const NT: usize, const SUMS: usize>(
     acc: &mut [f32; SUMS],
 ) {
     if CAREFUL {
-        // Care is in branches, behind which the lanes may be apart.
+        // `CAREFUL` branches, and behind a branch the lanes may be apart.
         // SAFETY: the caller's contract.
         unsafe { warp::sync_warp(u32::MAX) };
     }

@@ -56,7 +56,7 @@ const WM: u32 = 32;
 const WN: u32 = 64;
 /// Rows of C per thread, in two groups of four, half a warp's tile apart.
 const TM: u32 = 8;
-/// Columns of C per thread, likewise.
+/// Columns of C per thread, in two groups of four, half a warp's tile apart.
 const TN: u32 = 8;
 /// Stages of the pipeline: one tile is multiplied, the others are in flight.
 const STAGES: u32 = 3;
@@ -73,8 +73,8 @@ const LD_B: u32 = BN;
 const STAGE_A: u32 = BK * LD_A;
 const STAGE_B: u32 = BK * LD_B;
 
-/// Rows of A that the block copies in one go, an element per thread; and of B, four elements
-/// per thread.
+/// Rows of A that the block copies in one go, an element per thread; below, rows of B, four
+/// elements per thread.
 const STRIDE_A: u32 = THREADS / BK;
 const STRIDE_B: u32 = THREADS * 4 / BN;
 
@@ -102,8 +102,8 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
 ///
 /// # Safety
 /// - The grid covers C with blocks as [`DESCRIPTOR`] says.
-/// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n
-///   elements, with leading dimensions `lda >= k`, `ldb >= n` and `ldc >= n`.
+/// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n elements. The
+///   leading dimensions are `lda >= k`, `ldb >= n` and `ldc >= n`.
 /// - Nothing else writes A or B, or touches C, during the launch.
 /// - If `ALIGNED`, the pointers are multiples of 16 bytes, and `n`, `k`, `lda`, `ldb` and `ldc`
 ///   multiples of 4.
@@ -140,7 +140,7 @@ pub unsafe fn async_copy<const ALIGNED: bool>(
     let a_to = a_smem.add(a_col * LD_A + a_row);
     let b_to = b_smem.add(b_row * LD_B + b_col);
 
-    // Whether every tile of this block lies inside, but for the last step along K.
+    // Whether every tile of this block is in bounds, except in the last step along K.
     let interior = block_row + BM <= m && block_col + BN <= n;
 
     // Asks for the tile at k0, which goes to a stage; past the end of K for nothing.
@@ -168,7 +168,7 @@ pub unsafe fn async_copy<const ALIGNED: bool>(
     let mut stage = 0;
     let mut k0 = 0;
     while k0 < k {
-        // The tile at k0 has arrived, and nobody uses the stage before it any more.
+        // The tile at k0 has arrived, and nobody still uses the stage before it.
         cp_async::wait_group::<{ STAGES - 2 }>();
         thread::sync_threads();
         let free = if stage == 0 { STAGES - 1 } else { stage - 1 };
@@ -220,11 +220,12 @@ pub unsafe fn async_copy<const ALIGNED: bool>(
     }
 }
 
-/// Asks for this thread's share of a tile of A, whose first element it has at (row, col), and
-/// which goes to `to` and STRIDE_A columns further each time: transposed.
+/// Asks for this thread's share of a tile of A, transposed.
+///
+/// The share begins at (row, col). It goes to `to`, and STRIDE_A columns further each time.
 ///
 /// # Safety
-/// Nothing else uses those words of shared memory. `whole`: all of it is inside.
+/// Nothing else uses those words of shared memory. If `whole`, all of it is in bounds.
 #[inline(always)]
 unsafe fn copy_a(a: Input, row: u32, col: u32, to: SharedPtr<f32>, whole: bool) {
     // SAFETY: the caller's contract.
@@ -245,7 +246,7 @@ unsafe fn copy_a(a: Input, row: u32, col: u32, to: SharedPtr<f32>, whole: bool) 
     }
 }
 
-/// Asks for this thread's share of a tile of B, likewise, as it is.
+/// Asks for this thread's share of a tile of B, which is not transposed.
 ///
 /// # Safety
 /// As for [`copy_a`].
@@ -257,7 +258,7 @@ unsafe fn copy_b<const ALIGNED: bool>(
     to: SharedPtr<f32>,
     whole: bool,
 ) {
-    // SAFETY: the caller's contract; where ALIGNED, four neighbours are inside together.
+    // SAFETY: the caller's contract. If ALIGNED, four neighbours are in bounds together.
     unsafe {
         if ALIGNED && whole {
             let mut from = b.address(row, col);

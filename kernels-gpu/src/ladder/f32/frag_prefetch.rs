@@ -41,7 +41,7 @@ const BN: u32 = 128;
 const BK: u32 = 16;
 /// Rows of C per thread, in two groups of four, half a block apart.
 const TM: u32 = 8;
-/// Columns of C per thread, likewise.
+/// Columns of C per thread, grouped like the rows.
 const TN: u32 = 8;
 
 /// Threads across the block's tile, and all of them.
@@ -75,8 +75,8 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
 ///
 /// # Safety
 /// - The grid covers C with blocks as [`DESCRIPTOR`] says.
-/// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n
-///   elements, with leading dimensions `lda >= k`, `ldb >= n` and `ldc >= n`.
+/// - `a`, `b` and `c` are device pointers to matrices of m x k, k x n and m x n elements. The
+///   leading dimensions are `lda >= k`, `ldb >= n` and `ldc >= n`.
 /// - Nothing else writes A or B, or touches C, during the launch.
 /// - If `ALIGNED`, the pointers are multiples of 16 bytes, and `n`, `k`, `lda`, `ldb` and `ldc`
 ///   multiples of 4.

@@ -56,7 +56,7 @@ use crate::device::output::staging::STAGING;
 use crate::device::output::tensor::TensorOutput;
 use crate::device::schedule::raster::swizzle;
 
-/// What one instruction multiplies along K, and the parts of a step.
+/// Elements along K that one instruction multiplies, and the parts of a step.
 const MMA_K: u32 = 16;
 const PARTS: u32 = BK / MMA_K;
 /// Rows of C of an instruction.
@@ -69,8 +69,7 @@ const CHUNK: u32 = 8;
 const _: () =
     assert!(PARTS.is_multiple_of(2), "the fragments of its parts are in two sets, in turn");
 
-/// Declares a kernel for each type of the operands and each way that they lie, and its
-/// [`TensorCoreDescriptor`].
+/// Declares a kernel for each element type and layout, and its [`TensorCoreDescriptor`].
 macro_rules! kernels {
     ($(
         $(#[$doc:meta])*
@@ -92,7 +91,7 @@ macro_rules! kernels {
             source: include_str!("mma.rs"),
         };
 
-        /// `C = epilogue(alpha * op(A) * op(B) + beta * C)`, of each product of a batch.
+        /// Computes `C = epilogue(alpha * op(A) * op(B) + beta * C)` for each product of a batch.
         ///
         /// # Safety
         /// - The parameters and the grid are as [`TensorCoreDescriptor`] says.
@@ -148,15 +147,15 @@ kernels! {
     /// Two blocks fit on a multiprocessor that has 192 KB of shared memory.
     DESCRIPTOR = mma: "mma.sync of fragments that ldmatrix loads from swizzled tiles",
         2 x 2 warps of 4 x 8, 32 sums;
-    /// For large products, where a block may have 144 KB of shared memory.
+    /// For large products, if a block may have 144 KB of shared memory.
     TILE_128X256 = mma_128x256: "mma with 128 x 256 outputs per block",
         2 x 4 warps of 4 x 8, 32 sums;
-    /// For products of too few tiles of these sizes for all multiprocessors.
+    /// For products with too few tiles of these sizes for all multiprocessors.
     TILE_64X64 = mma_64x64: "mma with 64 x 64 outputs per block",
         2 x 2 warps of 2 x 4, 16 sums;
 }
 
-/// A or B, as it lies.
+/// A or B as it lies in memory.
 #[derive(Clone, Copy)]
 struct Input {
     pointer: *const u16,
@@ -166,18 +165,19 @@ struct Input {
 }
 
 impl Input {
-    /// That of a product of the batch, `stride` elements from one to the next.
+    /// The operand of a product of the batch; the next product is `stride` elements further.
     #[inline(always)]
     fn of_product(self, product: u32, stride: u64) -> Self {
         Self { pointer: self.pointer.wrapping_add(product as usize * stride as usize), ..self }
     }
 }
 
-/// The kernel: blocks of `WARPS_M` x `WARPS_N` warps, each with `MT` x `NT` matrices of sums, of which a
-/// row has `SUMS` for each thread. `c` gives a product's C.
+/// The kernel: blocks of `WARPS_M` x `WARPS_N` warps, each with `MT` x `NT` matrices of sums.
+///
+/// A thread has `SUMS` sums in a row of matrices. `c` gives a product's C.
 ///
 /// # Safety
-/// As for [`mma()`]; the block has so many warps.
+/// As for [`mma()`]; the block has `WARPS_M` x `WARPS_N` warps.
 #[inline(always)]
 unsafe fn gemm<
     T: Multiply<4, 2, [f32; 4]>,
@@ -222,12 +222,13 @@ unsafe fn gemm<
 
     let a_smem = shared::dynamic_shared_mem::<u16>(); // (STAGES, bm, BK), or (STAGES, BK, bm)
     let b_smem = a_smem.add(STAGES * bm * BK); // (STAGES, BK, bn), or (STAGES, bn, BK)
-    // Lines of a tile as it lies, and elements of each.
+    // Lines of a tile as it lies in memory, and elements of each.
     let [lines_a, width_a] = if TRANS_A { [BK, bm] } else { [bm, BK] };
     let [lines_b, width_b] = if TRANS_B { [bn, BK] } else { [BK, bn] };
 
     let whole = block_row + bm <= m && block_col + bn <= n;
-    // A part of a tile: some lines of both, so that the copies are spread over the products of a step.
+    // Copies a part of a tile, some lines of both operands. So the copies are spread over the
+    // products of a step.
     let copy_part = |k0: u32, stage: u32, part: u32| {
         let whole = whole && k0 + BK <= k;
         let (lines, line) = (lines_a / PARTS, part * (lines_a / PARTS));
@@ -245,8 +246,9 @@ unsafe fn gemm<
     let mut acc = [[0.0f32; SUMS]; MT];
     let mut frag_a = [FragmentA::<T, 4>::from_bits([0; 4]); MT];
     let mut frag_b = [[FragmentB::<T, 2>::from_bits([0; 2]); NT]; 2];
-    // Of four matrices of 8 x 8, lanes 0 to 7 have the lines of the first, 8 to 15 those of the second, and so on. Of A as it is
-    // multiplied, and of B, which `ldmatrix` transposes, the second is below the first, and of the others it is beside it.
+    // Of four matrices of 8 x 8, lanes 0 to 7 have the lines of the first, 8 to 15 those of the
+    // second, and so on. In a plain A, and in a plain B, which `ldmatrix` transposes, the second is
+    // below the first. In a transposed A or B it is beside the first.
     let (below, beside) = ([lane % 16, lane / 16], [lane / 16 * 8 + lane % 8, lane / 8 % 2]);
     let [line_a, side_a] = if TRANS_A { beside } else { below };
     let [line_b, side_b] = if TRANS_B { beside } else { below };
@@ -315,7 +317,8 @@ unsafe fn gemm<
                 for j in 0..NT {
                     let at = j * 4;
                     let sums = [acc[i][at], acc[i][at + 1], acc[i][at + 2], acc[i][at + 3]];
-                    // SAFETY: the block is whole warps, and no thread leaves the loop before the others.
+                    // SAFETY: the block is whole warps, and no thread leaves the loop before the
+                    // others.
                     let sums = unsafe { T::multiply(frag_a[i], frag_b[this][j], sums) };
                     [acc[i][at], acc[i][at + 1], acc[i][at + 2], acc[i][at + 3]] = sums;
                 }
@@ -326,35 +329,39 @@ unsafe fn gemm<
         k0 += BK;
     }
 
-    // Copies of what is not there are still in flight, and the stages become the memory that sums are staged in.
+    // Copies of tiles past the end are still in flight, and sums are staged in the stages' memory.
     cp_async::wait_group::<0>();
     thread::sync_threads();
-    // Once more, so that it takes no registers in the loop.
+    // Read again behind `black_box`, so that it takes no registers in the loop.
     let warp = black_box(thread::thread_idx_x()) / 32;
     let c = c(black_box(thread::block_idx_y()));
     let staging = a_smem.add(warp * STAGING * 2).cast();
     let (row, col) = (block_row + warp / WARPS_N * wm, block_col + warp % WARPS_N * wn);
-    // SAFETY: whole warps, with sums of elements that are nobody else's, and memory of their own.
+    // SAFETY: whole warps, each with memory of its own. Nobody else touches the elements of their
+    // sums.
     unsafe { c.store_fragments::<MMA_M, SUMS, MT>(row, col, staging, NoColumnBias, &acc) };
 }
 
-/// Whether so many threads copy as many lines each of every part of a tile, which has so many lines of this width, in steps of a
-/// multiple of eight.
+/// Whether `threads` copy the same number of lines of every part of a tile each.
+///
+/// The tile has `lines` of `width` elements. A thread's lines must be a multiple of eight apart.
 const fn copies_evenly([lines, width]: [u32; 2], threads: u32) -> bool {
     let step = threads / (width / CHUNK);
     step.is_multiple_of(8) && (lines / PARTS).is_multiple_of(step)
 }
 
-/// Where a chunk of a line of a tile lies in it.
+/// Where a chunk of a line lies in that line.
 #[inline(always)]
 fn swizzled(line: u32, chunk: u32) -> u32 {
     chunk ^ (line % 8)
 }
 
-/// Asks for this thread's share of some lines of a tile, the first element of which is `from`; with zeros outside.
+/// Asks for this thread's share of some lines of a tile, with zeros out of bounds.
+///
+/// The first element of the lines is at `from`.
 ///
 /// # Safety
-/// Nothing else uses the tile's shared memory. `whole`: all of it is inside.
+/// Nothing else uses the tile's shared memory. If `whole`, all of it is in bounds.
 #[inline(always)]
 unsafe fn copy_lines(
     matrix: Input,
@@ -374,7 +381,7 @@ unsafe fn copy_lines(
     }
 }
 
-/// The same of `lines` lines of `CHUNKS` chunks.
+/// [`copy_lines()`] for `lines` lines of `CHUNKS` chunks.
 ///
 /// # Safety
 /// As for [`copy_lines()`].
@@ -391,11 +398,12 @@ unsafe fn copy<const CHUNKS: u32>(
     let step = threads / CHUNKS;
     let to = to.add((within * CHUNKS + swizzled(within, chunk)) * CHUNK);
     let (row, col) = (row + within, col + chunk * CHUNK);
-    // Not known to be the same each time: addresses of each part would take registers in the loop along K.
+    // Behind `black_box`: addresses that are kept for each part would take registers in the loop
+    // along K.
     let ld = black_box(from.ld) as usize;
     let mut address = from.pointer.wrapping_add(row as usize * ld + col as usize);
     let (apart, address_step) = (step * CHUNKS * CHUNK, step as usize * ld);
-    // SAFETY: the caller's contract; no more than what is inside is read.
+    // SAFETY: the caller's contract; nothing out of bounds is read.
     unsafe {
         if whole {
             for i in 0..lines / step {

@@ -10,8 +10,10 @@ use cuda_std::shared::SharedPtr;
 use super::{copiers, min, padded_row, swapped};
 use crate::device::geometry::Geometry;
 
-/// A thread's share of a block's tiles of A, BM x BK, which go to shared memory transposed. Of an A that
-/// lies as its transpose two elements are copied at a time where `ALIGNED`: the swapped pairs stay whole.
+/// A thread's share of a block's tiles of A, BM x BK, which go to shared memory transposed.
+///
+/// If A lies transposed and is `ALIGNED`, two elements are copied at a time: swapping leaves each
+/// pair whole.
 pub struct CopyA<G, const ALIGNED: bool> {
     /// The first element of the share in the next tile.
     from: *const f32,
@@ -28,13 +30,13 @@ pub struct CopyA<G, const ALIGNED: bool> {
 impl<G: Geometry, const ALIGNED: bool> CopyA<G, ALIGNED> {
     const COPIERS: u32 = copiers(G::THREADS);
 
-    /// Rows and columns that the block copies in one go. Two rows of sixteen per warp were the
-    /// fastest; a tile of few rows needs more columns.
+    /// Rows and columns that the block copies in one go. Two rows of sixteen per warp were fastest.
+    /// A tile of few rows needs more columns.
     const ROWS: u32 = min(Self::COPIERS / 16, G::BM);
     const COLS: u32 = Self::COPIERS / Self::ROWS;
 
-    /// The same of the transpose, whose neighbours are rows of A, so many of which a thread copies at
-    /// once.
+    /// Counterparts for a transposed A. Its neighbours are rows of A, and a thread copies `WIDTH`
+    /// of them at once.
     const WIDTH: u32 = if ALIGNED { 2 } else { 1 };
     const ROWS_T: u32 = min(G::BM, 32 * Self::WIDTH);
     const COLS_T: u32 = Self::COPIERS * Self::WIDTH / Self::ROWS_T;
@@ -51,7 +53,7 @@ impl<G: Geometry, const ALIGNED: bool> CopyA<G, ALIGNED> {
         "every thread that copies has the same share of A"
     );
 
-    /// For the tiles that begin at `row` of A, `m` rows in all, and go on from column `k0`.
+    /// For the tiles that begin at `row` of A, which has `m` rows, and go on from column `k0`.
     #[inline(always)]
     pub fn new(
         a: *const f32,
@@ -88,15 +90,17 @@ impl<G: Geometry, const ALIGNED: bool> CopyA<G, ALIGNED> {
         }
     }
 
-    /// Asks for the share in the next tile, which goes to the stage at `offset` elements from
-    /// the first. `k_left` columns of A are left; `WHOLE`: the tile is inside.
+    /// Asks for the share in the next tile.
+    ///
+    /// It goes to the stage at `offset` elements from the first. `k_left` columns of A are left.
+    /// With `WHOLE`, the tile is in bounds.
     ///
     /// # Safety
     /// `new` and the parameters tell the truth about A, and nothing uses the stage.
     #[inline(always)]
     pub unsafe fn copy<const WHOLE: bool>(&mut self, offset: u32, k_left: u32) {
         let (to, mut from) = (self.to.add(offset), self.from);
-        // Worked out anew for each step: so it takes no registers in between.
+        // Recomputed in each step, so that it takes no registers in between.
         let tid = black_box(thread::thread_idx_x());
         if Self::COPIERS < G::THREADS && tid >= Self::COPIERS {
             return;
@@ -111,7 +115,8 @@ impl<G: Geometry, const ALIGNED: bool> CopyA<G, ALIGNED> {
                         let to = to.add(padded_row(G::BM, col) + row);
                         let from = from.wrapping_add(row as usize);
                         let inside = WHOLE || row < rows && col < cols;
-                        // SAFETY: as below; two together where they are two.
+                        // SAFETY: as below; if two are copied together, both are in bounds or
+                        // neither.
                         unsafe { Self::copy_transposed::<WHOLE>(to, from, inside) };
                     }
                     from = from.wrapping_add(Self::COLS_T as usize * lda);
@@ -124,7 +129,7 @@ impl<G: Geometry, const ALIGNED: bool> CopyA<G, ALIGNED> {
             for col in (0..G::BK).step_by(Self::COLS as usize) {
                 let (to, from) =
                     (to.add(padded_row(G::BM, col) + row), from.wrapping_add(col as usize));
-                // SAFETY: this thread's own word of the stage; inside A where it is read.
+                // SAFETY: this thread's own word of the stage, and inside A if it is read.
                 unsafe {
                     if WHOLE {
                         cp_async::copy(to, from);

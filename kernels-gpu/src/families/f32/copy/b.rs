@@ -10,8 +10,9 @@ use cuda_std::shared::SharedPtr;
 use super::{copiers, max, min, power_of_two, row_b, swapped};
 use crate::device::geometry::Geometry;
 
-/// A thread's share of a block's tiles of B, BK x BN, four elements at a time where `ALIGNED`. Where not,
-/// B may lie as its transpose; if it does not, it is copied in pairs where its rows have them.
+/// A thread's share of a block's tiles of B, BK x BN, which is copied in fours if `ALIGNED`.
+///
+/// If not, B may lie transposed, or it is copied in pairs if its rows consist of pairs.
 pub struct CopyB<G, const ALIGNED: bool> {
     /// As in [`CopyA`](super::CopyA).
     pub(super) from: *const f32,
@@ -23,10 +24,10 @@ pub struct CopyB<G, const ALIGNED: bool> {
     geometry: PhantomData<G>,
 }
 
-/// How B is read: one value, since there are few registers.
+/// How B is read: a single value, since registers are few.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReadsB {
-    /// Along rows: in quads where the entry point says so, or element by element.
+    /// Along rows: in quads if `ALIGNED`, or element by element.
     Rows,
     /// Along rows, two elements at a time.
     Pairs,
@@ -34,7 +35,9 @@ enum ReadsB {
     Transposed,
 }
 
-/// How a block walks over a tile of B: elements of a copy, and the rows and columns that its threads cover in one pass.
+/// How a block's threads cover a tile of B.
+///
+/// A copy has `width` elements, and one pass covers `rows` and `cols`.
 #[derive(Clone, Copy)]
 struct Walk {
     width: u32,
@@ -43,7 +46,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// As [`CopyA`](super::CopyA)'s `place`.
+    /// Where a thread's share begins: see [`CopyA`](super::CopyA)'s `place`.
     #[inline(always)]
     fn place(self, tid: u32) -> [u32; 2] {
         [tid * self.width / self.cols, tid * self.width % self.cols]
@@ -54,7 +57,8 @@ impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
     /// Quads fill rows of any length.
     const COPIERS: u32 = if ALIGNED { G::THREADS } else { copiers(G::THREADS) };
 
-    /// Element by element, or in quads where `ALIGNED`; and in pairs. A small tile needs fewer threads.
+    /// In quads if `ALIGNED`, otherwise element by element; below, in pairs. A small tile needs
+    /// fewer threads.
     const WALK: Walk = match ALIGNED {
         true => Self::walk(4, G::BN),
         false => Self::walk(1, min(power_of_two(G::BN), 32)),
@@ -65,11 +69,14 @@ impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
         Walk { width, rows: Self::COPIERS * width / cols, cols }
     }
 
-    /// Whether quads go through the L1 cache: where N is no more than the tile's few columns, all blocks read the same lines at
-    /// the same time, and each of them would ask the L2 cache. A wide C is up to 18 % slower so.
+    /// Whether quads go through the L1 cache.
+    ///
+    /// If N fits the tile's few columns, all blocks read the same lines at the same time, and would
+    /// all ask the L2 cache. With a wide C, L1 makes a product up to 18 % slower.
     const THROUGH_L1: bool = G::BN <= 16;
 
-    /// The same of the transpose, whose neighbours are rows of B: as many of them as of a plain A's columns.
+    /// Counterparts for a transposed B. Its neighbours are rows of B: as wide a run as for the columns
+    /// of a plain A.
     const ROWS_T: u32 = max(16, G::THREADS / G::BN);
     const COLS_T: u32 = Self::COPIERS / Self::ROWS_T;
 
@@ -94,7 +101,7 @@ impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
         );
     };
 
-    /// For the tiles that begin at column `col` of B, `n` columns in all, and go on from row
+    /// For the tiles that begin at column `col` of B, which has `n` columns, and go on from row
     /// `k0`.
     #[inline(always)]
     pub fn new(
@@ -107,7 +114,7 @@ impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
         smem: SharedPtr<f32>,
     ) -> Self {
         const { Self::EVEN };
-        // With an even number of columns no pair is inside in part.
+        // With an even number of columns, a pair is in bounds or out of bounds as a whole.
         let has_pairs = (ldb | n).is_multiple_of(2) && (b as usize).is_multiple_of(8);
         let reads = match () {
             () if ALIGNED => ReadsB::Rows,
@@ -134,7 +141,7 @@ impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
         }
     }
 
-    /// As [`CopyA`](super::CopyA)'s `place`.
+    /// Where a thread's share begins: see [`CopyA`](super::CopyA)'s `place`.
     #[inline(always)]
     fn place(tid: u32, reads: ReadsB) -> [u32; 2] {
         match reads {
@@ -147,7 +154,7 @@ impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
     /// As [`CopyA::copy`](super::CopyA::copy), with `k_left` rows of B left.
     ///
     /// # Safety
-    /// As for [`CopyA::copy`](super::CopyA::copy); where `ALIGNED`, B is as the entry points say.
+    /// As for [`CopyA::copy`](super::CopyA::copy). If `ALIGNED`, B is as the entry points say.
     #[inline(always)]
     pub unsafe fn copy<const WHOLE: bool>(&mut self, offset: u32, k_left: u32) {
         let tid = black_box(thread::thread_idx_x());
@@ -169,7 +176,7 @@ impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
         }
     }
 
-    /// The same of a B that is not transposed.
+    /// [`copy`](Self::copy) for a B that is not transposed.
     ///
     /// # Safety
     /// As for [`copy`](Self::copy); the walk is the one that `new` has chosen.
@@ -190,8 +197,8 @@ impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
                     let to = to.add(row_b(G::BN, ALIGNED, row) + col);
                     let from = from.wrapping_add(col as usize);
                     let inside = row < rows && col < cols;
-                    // SAFETY: this thread's own words of the stage; inside B where they are
-                    // read, as many together as are copied at once.
+                    // SAFETY: this thread's own words of the stage. They are inside B if they are
+                    // read, all that are copied together.
                     unsafe {
                         match (walk.width, WHOLE) {
                             (4, true) if Self::THROUGH_L1 => cp_async::copy4_ca(to, from),
@@ -210,7 +217,7 @@ impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
                 from = from.wrapping_add(walk.rows as usize * self.ldb as usize);
             }
         }
-        // The walk has ended where the next tile starts, unless it was one step for all.
+        // The walk has ended where the next tile starts, unless one step covered all rows.
         self.from = if walk.rows <= G::BK {
             from
         } else {
@@ -218,7 +225,7 @@ impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
         };
     }
 
-    /// A part of the copies of a transpose, of so many: its number among them, and how many there are.
+    /// Copies part number `part` of `parts`, of a transposed B.
     ///
     /// # Safety
     /// As for [`copy`](Self::copy).
@@ -242,7 +249,7 @@ impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
             let (row, col) = (i % down * Self::ROWS_T, i / down * Self::COLS_T);
             let to = to.add(row_b(G::BN, ALIGNED, row) + col);
             let from = self.from.wrapping_add(col as usize * ldb + row as usize);
-            // SAFETY: this thread's own word of the stage; inside B where it is read.
+            // SAFETY: this thread's own word of the stage, and inside B if it is read.
             unsafe {
                 if WHOLE {
                     cp_async::copy(to, from);

@@ -1,8 +1,8 @@
 //! The copies of a block's tiles to shared memory.
 //!
-//! A thread has one address per matrix, and steps from there: everything else about a copy is
-//! a constant, or was worked out before the loop. Past an edge a copy stores zeros and reads
-//! nothing, so that its address need not lie in the matrix.
+//! A thread has one address per matrix, and steps from there. Everything else about a copy is a
+//! constant, or was computed before the loop. Past an edge a copy stores zeros and reads nothing,
+//! so its address need not lie in the matrix.
 
 mod a;
 mod b;
@@ -13,19 +13,23 @@ pub use self::a::CopyA;
 pub use self::b::CopyB;
 use crate::device::geometry::Geometry;
 
-/// Where row `k` begins in a tile of rows of so many elements that is transposed as it is copied. Two rows lie
-/// side by side, and each pair is padded. In odd rows the pairs of elements in each four are swapped: so the
-/// sixteen neighbours along K, of two rows of A or two columns of B, that a warp copies at a time go to 32 banks.
+/// Where row `k` begins in a tile that is transposed as it is copied, with rows of `width`
+/// elements.
+///
+/// Two rows lie side by side, and each pair of rows is padded. In odd rows the two pairs of each
+/// four elements are swapped. A warp copies sixteen neighbours along K at a time, of two rows of A
+/// or two columns of B: they go to 32 banks.
 pub const fn padded_row(width: u32, k: u32) -> u32 {
     k / 2 * (2 * width + 4) + k % 2 * width
 }
 
-/// Where element `at` of such a row lies in it.
+/// Where element `at` lies in row `k` of such a tile.
 pub const fn swapped(at: u32, k: u32) -> u32 {
     at ^ (k % 2 * 2)
 }
 
-/// Where row `k` of a tile of B begins, which is transposed where it is not copied in fours.
+/// Where row `k` of a tile of B begins. Unless B is copied in fours, its tile is laid out as one
+/// that is transposed.
 pub const fn row_b(bn: u32, aligned: bool, k: u32) -> u32 {
     if aligned { k * bn } else { padded_row(bn, k) }
 }
@@ -38,12 +42,13 @@ const fn max(x: u32, y: u32) -> u32 {
     if x > y { x } else { y }
 }
 
-/// Threads that copy in rows and columns that are powers of two: the last of a block of three warps do not.
+/// Threads that copy: a power of two, as their rows and columns are. In a block of three warps the
+/// last does not copy.
 const fn copiers(threads: u32) -> u32 {
     1 << threads.ilog2()
 }
 
-/// The largest power of two by which a size can be divided.
+/// The largest power of two that divides a size.
 const fn power_of_two(size: u32) -> u32 {
     1 << size.trailing_zeros()
 }
@@ -52,7 +57,7 @@ const fn power_of_two(size: u32) -> u32 {
 pub struct Copies<G, const ALIGNED: bool> {
     pub a: CopyA<G, ALIGNED>,
     pub b: CopyB<G, ALIGNED>,
-    /// Whether every tile of the block lies inside, but for the last step along K.
+    /// Whether every tile of the block is in bounds, except in the last step along K.
     pub is_interior: bool,
 }
 
@@ -61,7 +66,9 @@ impl<G: Geometry, const ALIGNED: bool> Copies<G, ALIGNED> {
     pub const STAGE_A: u32 = padded_row(G::BM, G::BK);
     pub const STAGE_B: u32 = row_b(G::BN, ALIGNED, G::BK);
 
-    /// Copies the next tiles to a stage, where `left` of K is left; if none is, zeros or nothing.
+    /// Copies the next tiles to a stage, with `left` of K left.
+    ///
+    /// If nothing is left, copies zeros if `zeros` is set, and otherwise nothing.
     ///
     /// # Safety
     /// As for [`CopyA::copy`] and [`CopyB::copy`].
@@ -81,8 +88,9 @@ impl<G: Geometry, const ALIGNED: bool> Copies<G, ALIGNED> {
         cp_async::commit_group();
     }
 
-    /// As [`copy_tile`](Self::copy_tile) where B lies as its transpose, in parts: with the first all of A,
-    /// and with each as much of B.
+    /// As [`copy_tile`](Self::copy_tile), for a transposed B, in parts.
+    ///
+    /// The first part has all of A. The copies of B are divided evenly among the parts.
     ///
     /// # Safety
     /// As for [`copy_tile`](Self::copy_tile); all parts of a tile follow each other.

@@ -1,12 +1,17 @@
-//! Tensor cores, `wgmma_split`: products of few tiles, whose sums the blocks of a cluster share.
+//! Tensor cores, `wgmma_split`: few tiles, whose sums the blocks of a cluster share.
 //!
 //! # The idea
 //!
-//! A product with 16 rows reads all of B for 16 operations on each element: what limits it is how fast device
-//! memory is read, and for that all multiprocessors must read at once. There are too few tiles of C for all of
-//! them. So the blocks of a cluster share a tile: each sums over its own part of K (*split-K*). Then
-//! each block adds up its share of the tile, from the shared memory of all of them (*distributed shared memory*), in
-//! an order of its own that is always the same, so that every run gives the same bits, and stores it.
+//! A product with 16 rows uses each element of B only 16 times. Device memory's bandwidth is the
+//! limit, and full bandwidth needs every multiprocessor. But C has fewer tiles than there are
+//! multiprocessors. So the blocks of a cluster share a tile:
+//!
+//! 1. Each block sums over its own part of K (*split-K*) and leaves the partial sums in its shared
+//!    memory.
+//! 2. Each block adds up its share of the tile from the shared memory of all blocks (*distributed
+//!    shared memory*), and stores it.
+//!
+//! The order of each addition is fixed, so every run gives the same bits.
 //!
 //! ```text
 //!            K --->
@@ -15,25 +20,27 @@
 //!   rank 2   | tile, part 2 |  -- partial sums in shared memory --+--> rank 2 ...
 //! ```
 //!
-//! A cluster has eight blocks at most, and tiles are seldom a multiple of what the multiprocessors hold. So there may be any
-//! number of clusters, which share the steps of all tiles (*stream-K*, `device/schedule/cluster.rs`): one for each tile, more, or less. Where
-//! several share a tile they add it up in device memory (`device/reduce/cluster.rs`).
+//! A cluster has at most eight blocks, and the number of tiles seldom fills the multiprocessors
+//! evenly. So the launch may have more clusters than tiles, or fewer: they share the steps of all
+//! tiles (*stream-K*, `device/schedule/cluster.rs`). Clusters that share a tile add it up in device
+//! memory (`device/reduce/cluster.rs`).
 //!
 //! # What changed
 //!
 //! Against [`wgmma_persistent`](crate::ladder::tensor::sm_90a::wgmma_persistent):
 //!
-//! - A block has parts of the sums of one tile or several. A cluster has as many blocks as the launch says.
-//! - `wgmma` takes 64 rows or a multiple of it, and as few as 16 columns. Where C has few rows, the launch computes its transpose,
-//!   `C^T = B^T A^T`: the operands change places, which is another choice among the same entry points,
-//!   and C is stored as its transpose.
-//! - Most of shared memory is stages, so that enough bytes are in flight; all but the largest tiles let two or three
-//!   blocks share a multiprocessor, so that one loads while the other adds up.
+//! - A block computes partial sums of one tile or several. The launch chooses the size of a
+//!   cluster.
+//! - `wgmma` multiplies 64 rows at a time, but as few as 16 columns. If C has few rows, the launch
+//!   computes the transpose, `C^T = B^T A^T`: the operands change places, which selects another
+//!   entry point, and C is stored transposed.
+//! - Most of shared memory is stages, so that enough bytes are in flight. Except with the largest
+//!   tiles, two or three blocks share a multiprocessor: one loads while another adds up.
 //! - Sums are stored from shared memory, four neighbours at a time.
-//! - A need not have rows that begin on 16 bytes, in kernels whose names end in `_align1`: a warpgroup loads its
-//!   elements, where bulk copies do not reach them (`device/operand/unaligned.rs`).
-//! - The next kernel may begin when the last tiles of all blocks of this one are on their way: where it finds room, it brings its own
-//!   first tiles of A to the L2 cache while sums are added up here.
+//! - Kernels whose names end in `_align1` accept an A with misaligned rows, which bulk copies
+//!   cannot read. A warpgroup loads the elements instead (`device/operand/unaligned.rs`).
+//! - The next kernel may begin once every block has asked for its last tiles. If there is room,
+//!   that kernel prefetches its first tiles of A to L2 while this one adds up its sums.
 
 mod producer;
 mod storage;
@@ -67,8 +74,7 @@ use crate::device::schedule::cluster::{Entry, Pass, Sequence};
 /// Threads of a warp.
 const WARP: u32 = 32;
 
-/// Declares a kernel for each type of the operands and each way that they lie, and its
-/// [`TensorCoreDescriptor`].
+/// Declares a kernel for each element type and layout, and its [`TensorCoreDescriptor`].
 macro_rules! kernels {
     ($(
         $(#[$doc:meta])*
@@ -99,10 +105,11 @@ macro_rules! kernels {
         );
         const _: () = assert!($descriptor.warps_with_sums() == 4 * $warpgroups, "each has its counter");
 
-        /// `C = epilogue(alpha * op(A) * op(B) + beta * C)`, of each product of a batch.
+        /// Computes `C = epilogue(alpha * op(A) * op(B) + beta * C)` for each product of a batch.
         ///
         /// # Safety
-        /// - The parameters, the grid and the clusters are as [`TensorCoreDescriptor`] says. The launch may begin early.
+        /// - The parameters, the grid and the clusters are as [`TensorCoreDescriptor`] says. The
+        ///   launch may begin early.
         /// - Nothing else writes A or B, or touches C, during the launch.
         #[kernel(
             block = $warpgroups * WARPGROUP + $producers,
@@ -166,25 +173,25 @@ kernels! {
     /// For products with up to 16 rows or columns.
     TILE_64X16 = wgmma_split_64x16: "split-K in clusters: 64 x 16 outputs per block, for few rows or columns",
         [f32; 8] x 1, 3 per multiprocessor, 32 producers;
-    /// With up to 32.
+    /// For up to 32 rows or columns.
     TILE_128X32 = wgmma_split_128x32: "wgmma_split_64x16 with 128 x 32 outputs per block",
         [f32; 16] x 2, 2 per multiprocessor, 32 producers;
-    /// With up to 64, and for small squares.
+    /// For up to 64 rows or columns, and for small squares.
     TILE_128X64 = wgmma_split_128x64: "wgmma_split_64x16 with 128 x 64 outputs per block",
         [f32; 32] x 2, 2 per multiprocessor, 32 producers;
-    /// For squares that are not so small.
+    /// For larger squares.
     TILE_128X128 = wgmma_split_128x128: "wgmma_split_64x16 with 128 x 128 outputs per block",
         [f32; 64] x 2, 2 per multiprocessor, 32 producers;
-    /// With up to 128 rows or columns.
+    /// For up to 128 rows or columns.
     TILE_256X128 = wgmma_split_256x128: "wgmma_split_64x16 with 256 x 128 outputs per block",
         [f32; 64] x 4, 1 per multiprocessor, 32 producers;
-    /// Of an A whose rows need not begin on 16 bytes, with up to 16 rows or columns.
+    /// For an A with misaligned rows, with up to 16 rows or columns.
     TILE_64X16_ALIGN1 = wgmma_split_64x16_align1: "split-K in clusters, of an A whose rows need not begin on 16 bytes: 64 x 16 outputs per block",
         [f32; 8] x 1, 3 per multiprocessor, 128 producers;
-    /// Likewise, with up to 32.
+    /// For an A with misaligned rows, with up to 32 rows or columns.
     TILE_64X32_ALIGN1 = wgmma_split_64x32_align1: "wgmma_split_64x16_align1 with 64 x 32 outputs per block",
         [f32; 16] x 1, 3 per multiprocessor, 128 producers;
-    /// Likewise, with up to 64.
+    /// For an A with misaligned rows, with up to 64 rows or columns.
     TILE_64X64_ALIGN1 = wgmma_split_64x64_align1: "wgmma_split_64x16_align1 with 64 x 64 outputs per block",
         [f32; 32] x 1, 3 per multiprocessor, 128 producers;
 }
@@ -195,36 +202,41 @@ struct Products {
     count: u32,
     /// Elements from one C to the next.
     stride_c: u64,
-    /// From one product to the next in the maps' third dimension: 0 if all have the same.
+    /// Step of A from one product to the next, in its map's third dimension: 0 if all share one A.
     step_a: u32,
     step_b: u32,
-    /// Those of [`options`](crate::abi::tensor_core::options).
+    /// See [`options`](crate::abi::tensor_core::options).
     options: u32,
 }
 
-/// A and B: by bulk copies, or A by the producers themselves.
+/// A and B: both from bulk copies, or A from the producers' own loads.
 #[derive(Clone, Copy)]
 struct Operands<'a, const MN_A: bool> {
     maps: [&'a TensorMap; 2],
     unaligned: Unaligned<MN_A>,
 }
 
-/// Whether the producers copy A themselves, for which there is a warpgroup of them.
+/// Whether the producers copy A themselves: then they are a whole warpgroup.
 const fn copies(producers: u32) -> bool {
     producers == WARPGROUP
 }
 
-/// How many stages a block with this number of producers has at most: those that copy A hold it in registers until a stage is
-/// free, and want the rest of the memory as L1 cache, since parts of a line are loaded by several threads.
+/// The most stages of a block with this number of producers.
+///
+/// Producers that copy A hold it in registers until a stage is free. They want the rest of the
+/// memory as L1 cache, since several threads load parts of one line.
 const fn most_stages(producers: u32) -> u32 {
     if copies(producers) { 3 } else { MAX_STAGES }
 }
 
-/// The kernel: blocks of `WARPGROUPS` consumer warpgroups, each with 64 rows of a tile of C and
-/// `SUMS` sums per thread, and `PRODUCERS` threads that produce. `BLOCKS` of them share a multiprocessor.
+/// The kernel: `WARPGROUPS` consumer warpgroups and `PRODUCERS` producing threads per block.
+///
+/// Each warpgroup has 64 rows of a tile of C, in `SUMS` accumulators per thread. `BLOCKS` blocks
+/// share a multiprocessor.
 ///
 /// # Safety
-/// As for [`wgmma_split_64x16()`]; the block has `WARPGROUPS`, and `PRODUCERS` threads more.
+/// As for [`wgmma_split_64x16()`]. The block is `WARPGROUPS` warpgroups and `PRODUCERS` threads
+/// more.
 #[inline(always)]
 unsafe fn gemm<
     const SUMS: usize,
@@ -250,20 +262,21 @@ unsafe fn gemm<
     let tid = thread::thread_idx_x();
     let (rank, splits) = (cluster::cluster_ctarank(), cluster::cluster_nctarank().max(1));
     let (index, clusters) = (thread::block_idx_x() / splits, thread::grid_dim_x() / splits);
-    // In two places apart, so that it is in no registers from one to the other.
+    // Recomputed at each use, so that it occupies no registers in between.
     let sequence = || {
         let size = [black_box(m), n, k];
         Sequence::new(size, [bm, bn], black_box(products.count), [clusters, splits])
     };
     if k == 0 {
         dependent_launch::wait();
-        // Apart, because a second way to the sums would have the assembler serialise all `wgmma`.
+        // A path of its own: a second path to the accumulators would make `ptxas` serialise all
+        // `wgmma`.
         let transposed = products.options & TRANSPOSED_C != 0;
         let in_c = |row: u32, col: u32| if transposed { (col, row) } else { (row, col) };
         for at in
             (tid..bm / AT_ONCE as u32 * bn).step_by((WARPGROUPS * WARPGROUP + PRODUCERS) as usize)
         {
-            // Nothing of this is kept in registers from one to the next.
+            // Recomputed for each vector instead of kept in registers.
             let [product, y, x] = sequence().place(black_box(index));
             let c = output(black_box(products.options)).of_product(product, products.stride_c);
             let (row, col) = (y * bm + at / bn * AT_ONCE as u32, x * bn + at % bn);
@@ -281,14 +294,14 @@ unsafe fn gemm<
     let empty = Mbarrier::at(memory.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::EMPTY_AT).cast());
     let read = Mbarrier::at(memory.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::READ_AT).cast());
     let entries = Entry(memory.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::ENTRIES_AT).cast());
-    // A box has no more rows than a B that lies as its transpose: rows outside of a matrix take longer to copy than rows
-    // inside. What is not copied belongs to columns that are not stored, but is read, and so must have some value: zeros,
-    // or later what is left of sums that lie in place of the stages.
+    // If B lies transposed, its box has no more rows than B: out-of-bounds rows take longer to
+    // copy. `wgmma` also reads the rest of the stage, so that needs some value, although the
+    // columns are not stored. The value is zero, or later a sum that lay in the stages' memory.
     let copied_b = if MN_B { stage_b } else { bn.min(n) * BK };
     if copied_b < stage_b {
         for at in (tid..stages * stage_b / 8).step_by((WARPGROUPS * WARPGROUP + PRODUCERS) as usize)
         {
-            // SAFETY: in the stages of B, of which nobody reads or writes anything before the block's barrier.
+            // SAFETY: in the stages of B, which nobody reads or writes before the block's barrier.
             unsafe { b_smem.add(at * 8).cast::<u32>().store_vec(0, [0; 4]) };
         }
         tma::fence_proxy_async();
@@ -296,9 +309,10 @@ unsafe fn gemm<
     if tid == 0 {
         // SAFETY: one thread, once, before the block's barrier; both are grid constants.
         unsafe {
-            // Not known to be as few as they are, so that the loop is not unrolled as a whole.
+            // Behind `black_box`, so that the loop is not unrolled completely.
             for stage in 0..black_box(stages) {
-                // The first producer, for the bytes that it asks for, and each warp of those that copy.
+                // The first producer arrives for the bytes that it asks for; so does each warp that
+                // copies A.
                 full.add(stage).init(if copies(PRODUCERS) { 1 + PRODUCERS / WARP } else { 1 });
                 empty.add(stage).init(4 * WARPGROUPS); // a thread of each warp
             }
@@ -318,7 +332,8 @@ unsafe fn gemm<
         let thread = tid % WARPGROUP;
         if thread == 0 || copies(PRODUCERS) {
             let pipeline = Pipeline { stages, a: a_smem, b: b_smem, full, empty, read, entries };
-            // SAFETY: the first producer, or all if they copy, behind the block's barrier; A and B are as the launch promises.
+            // SAFETY: the first producer, or all producers if they copy, behind the block's
+            // barrier. A and B are as the launch promises.
             unsafe {
                 pipeline.fill::<SUMS, WARPGROUPS, BLOCKS, PRODUCERS, MN_A, MN_B>(
                     sequence(),
@@ -331,10 +346,11 @@ unsafe fn gemm<
             }
         }
         if thread == 0 {
-            // What the next kernel brings to L2 does not take device memory's time from what this one still asks for.
+            // Late, so that the next kernel's prefetches take no bandwidth from the loads of this
+            // one.
             dependent_launch::launch_dependents();
         }
-        // The cluster's barriers are for those that have not returned.
+        // The cluster's barriers do not wait for threads that have returned.
         return;
     }
 
@@ -356,11 +372,14 @@ unsafe fn gemm<
         loop {
             let a = a_mine.add(state.stage * stage_a);
             let b = b_smem.add(state.stage * stage_b);
-            // SAFETY: whole warpgroups come here: the conditions of both loops are the same for their
-            // threads, and those that leave a wait or a release earlier are waited for by `wgmma`
-            // itself (`.sync`). The stage is full, lies as the maps copy it, and stays until it is
-            // released, when its group is done: one thread of each warp arrives, since a warp that waits for a group
-            // knows of its own part in it. Nothing touches the sums before the wait.
+            // SAFETY:
+            // - Whole warpgroups come here: the conditions of both loops are the same for their
+            //   threads. `wgmma` itself (`.sync`) waits for threads that a wait or a release
+            //   delays.
+            // - The stage is full and lies as the maps copy it. It stays until it is released, when
+            //   its group is done. One thread of each warp arrives, since a warp that waits for a
+            //   group knows only of its own part.
+            // - Nothing touches the sums before the wait.
             unsafe {
                 full.add(state.stage).wait_parity(state.parity);
                 let a = Tile::<MN_A>::at(a);
@@ -381,31 +400,32 @@ unsafe fn gemm<
             }
             state = state.next_of(stages);
             step += 1;
-            // SAFETY: the producer has written the entry before it has filled the tile's first stage.
+            // SAFETY: the producer writes the entry before it fills the tile's first stage.
             if step == unsafe { entry.steps() } {
                 break;
             }
         }
-        // SAFETY: as above. The other warpgroups read the stages, too: the consumers alone, all of them, meet.
+        // SAFETY: as above. Other warpgroups also read the stages: all consumers, and nobody else,
+        // meet.
         unsafe {
             acc.wait();
             release(state.stage_before(stages));
             consumers_meet::<WARPGROUPS>();
         }
-        // What follows is not kept in registers during the loop along K.
+        // Behind `black_box`, so that the loop along K keeps none of it in registers.
         let (options, tid, lane) = (black_box(products.options), black_box(tid), black_box(lane));
         let sums_at = Storage::<SUMS, WARPGROUPS, BLOCKS>::sums_at(stages_at);
         let sums = memory.add(black_box(sums_at)).cast::<f32>();
-        // SAFETY: each thread stores its own sums, where nobody reads those of a tile before, and all copies have arrived,
-        // and have been read before the barrier.
+        // SAFETY: each thread stores its own sums. Nobody still reads an earlier tile's sums there,
+        // and all copies arrived and were read before the barrier.
         unsafe {
             let mine = sums.add(lane % 4 * 2 * pitch + tid / WARP * 16 + lane / 4);
             for i in 0..SUMS as u32 {
                 mine.store(i / 4 * 8 * pitch + i % 2 * pitch + i / 2 % 2 * 8, acc[i as usize]);
             }
         }
-        // SAFETY: the entry stays until the producer is behind the second barrier of the next tile, or, where K is not split, until
-        // all warps have arrived at `read`.
+        // SAFETY: the entry stays until the producer has passed the next tile's second barrier. If
+        // K is not split, it stays until all warps have arrived at `read`.
         let [rank, splits] = unsafe { entry.rank() };
         if splits == 1 {
             // SAFETY: the consumers alone, all of them.
@@ -420,12 +440,12 @@ unsafe fn gemm<
         let c = |product| output(black_box(options)).of_product(product, products.stride_c);
         let from = Sums { size: [bm, bn], at: sums, pitch };
         loop {
-            // SAFETY: all blocks of the cluster have stored their sums, and none leaves before the wait below; no two warps have
-            // the same share.
+            // SAFETY: all blocks of the cluster have stored their sums, and none leaves before the
+            // wait below. No two warps have the same share.
             unsafe { shares.add_up(from, transposed, c, entry, fixup, pass) };
             if pass != Pass::FIXUP && splits > 1 {
-                // All sums that this thread adds up have been read. From here on the producer may write the other entry; this one
-                // only behind the second barrier of the next tile.
+                // This thread has read all the sums that it adds up. The producer may now write the
+                // other entry; it writes this one only behind the second barrier of the next tile.
                 // SAFETY: the wait is below.
                 unsafe { cluster::arrive() };
             }
@@ -444,7 +464,7 @@ unsafe fn gemm<
             pass = Pass::FIXUP;
         }
         if splits > 1 {
-            // None leaves, or stores its next sums, before the others have read these.
+            // No block leaves, or stores its next sums, before the others have read these.
             // SAFETY: the thread has arrived.
             unsafe { cluster::wait() };
         }
@@ -454,10 +474,10 @@ unsafe fn gemm<
         }
         if splits == 1 {
             if !Storage::<SUMS, WARPGROUPS, BLOCKS>::SEPARATE {
-                // What follows in the memory of the sums is written by copies.
+                // Copies will overwrite the memory of the sums.
                 tma::fence_proxy_async();
             }
-            // SAFETY: whole warps, of which one thread each arrives.
+            // SAFETY: whole warps; one thread of each arrives.
             unsafe {
                 warp::sync_warp(u32::MAX);
                 if lane == 0 {
@@ -472,7 +492,7 @@ unsafe fn gemm<
 /// A barrier of the consumer warpgroups.
 ///
 /// # Safety
-/// All of them come to it, and nobody else.
+/// All consumer threads come to it, and nobody else.
 #[inline(always)]
 unsafe fn consumers_meet<const WARPGROUPS: u32>() {
     // SAFETY: the caller's contract.

@@ -1,4 +1,4 @@
-//! The thread that asks for the tiles of A and B, and those that copy an A that bulk copies do not reach.
+//! Producers: one thread asks for tiles of A and B, or a warpgroup copies a misaligned A.
 
 use cuda_std::mbarrier::Mbarrier;
 use cuda_std::shared::SharedPtr;
@@ -11,34 +11,38 @@ use crate::device::pipeline::state::PipelineState;
 use crate::device::pipeline::tile_load::load_tile;
 use crate::device::schedule::cluster::{Entry, Sequence};
 
-/// Bytes of A that each block prefetches to L2 before the kernel in front of it has ended: all blocks together about
-/// what device memory delivers meanwhile.
+/// Bytes of A that each block prefetches to L2 before the kernel in front of it has ended. All
+/// blocks together ask for about what device memory delivers meanwhile.
 const PREFETCHED: u32 = 32 << 10;
 
 /// The stages of a block, and the barriers that say what may be done with them.
 #[derive(Clone, Copy)]
 pub struct Pipeline {
-    /// How many there are.
+    /// The number of stages.
     pub stages: u32,
     /// The stages of A, and of B.
     pub a: SharedPtr<u16>,
     pub b: SharedPtr<u16>,
-    /// Of each stage: it is full, or has been read.
+    /// Of each stage: it is full, or it has been read.
     pub full: Mbarrier,
     pub empty: Mbarrier,
     /// Of each entry: its tile has been added up.
     pub read: Mbarrier,
-    /// What the consumers are told of a tile.
+    /// The messages to the consumers about tiles.
     pub entries: Entry,
 }
 
 impl Pipeline {
-    /// Fills the stages, tile after tile, as the block with this rank in the cluster with this index has them, of a cluster of
-    /// `splits` blocks. Of B `copied_b` elements are copied for each step.
+    /// Fills the stages, tile after tile, with the work of one block.
+    ///
+    /// The block has rank `rank` in cluster `index`, which is `splits` blocks. Each step copies
+    /// `copied_b` elements of B.
     ///
     /// # Safety
-    /// The first producer calls this, or if they copy A, all producers, whose numbers these are, once, when the barriers are
-    /// initialised, as [`Storage`] has them. The operands are as the launch promises.
+    /// - The first producer calls this. If the producers copy A, all of them do.
+    /// - `thread` is the number of the calling producer.
+    /// - Each calls it once, when the barriers are initialised as [`Storage`] has them.
+    /// - The operands are as the launch promises.
     #[inline(always)]
     pub unsafe fn fill<
         const SUMS: usize,
@@ -72,36 +76,38 @@ impl Pipeline {
             let [begin, end] = work.part(rank);
             let [product_a, product_b] =
                 [product * products.step_a, product * products.step_b].map(u32::cast_signed);
-            // While the kernel before this one ends, or the sums of the tile before are added up: A comes from
-            // device memory, B is small.
+            // Prefetch A while the kernel before this one ends, or while the last tile's sums are
+            // added up. A comes from device memory; B is small.
             let prefetched = if copies(PRODUCERS) { begin } else { end.min(begin + most) };
             for step in begin..prefetched {
                 let at = (step * BK).cast_signed();
                 for panel in 0..if MN_A { WARPGROUPS } else { 1 } {
                     let row = (row + panel * WM).cast_signed();
                     let at = if MN_A { [row, at, product_a] } else { [at, row, product_a] };
-                    // SAFETY: a grid constant, which describes A; a later copy sees what is in L2 then.
+                    // SAFETY: a grid constant, which describes A. A later copy sees what L2 then
+                    // has.
                     unsafe { tma::prefetch_tile(map_a, at) };
                 }
             }
-            // The entry of two tiles before is this one's, and the sums of the tile before may lie where the stages
-            // do, until they have been read.
+            // This tile overwrites the entry of two tiles ago. Its stages may lie where the sums of
+            // the tile before are, until those have been read.
             if number == 0 {
                 dependent_launch::wait();
             } else if splits > 1 {
                 cluster::sync();
                 cluster::sync();
                 if !Storage::<SUMS, WARPGROUPS, BLOCKS>::SEPARATE {
-                    // All blocks have read sums in the memory that copies overwrite.
+                    // All blocks have read the sums that copies will overwrite.
                     tma::fence_proxy_async_all();
                 }
             } else if number >= lag {
                 let tile = number - lag;
-                // SAFETY: each one's phases are waited for one after the other.
+                // SAFETY: this thread waits for each barrier's phases one after the other.
                 unsafe { read.add(tile % 2).wait_parity(tile / 2 % 2) };
             }
             if thread == 0 {
-                // SAFETY: no consumer reads it before a stage is full, or behind the second barrier.
+                // SAFETY: no consumer reads the new entry before a stage is full, nor the old one
+                // behind the second barrier.
                 unsafe {
                     let entry = entries.of(number);
                     entry.write(sequence, index, work, [rank, end - begin], [product, row, col])
@@ -110,8 +116,9 @@ impl Pipeline {
             let unaligned = unaligned.of_product(product_a.cast_unsigned());
             for step in begin..end {
                 let full = full.add(state.stage);
-                // SAFETY: all warps have said that the `wgmma` that read the stage are done, and nobody else reads or writes
-                // it, nor does another thread what this one writes; A is as the launch promises.
+                // SAFETY: all warps have said that the `wgmma` that read the stage are done. Nobody
+                // else reads or writes the stage, and no other thread writes what this one does. A
+                // is as the launch promises.
                 unsafe {
                     let to_a = a_smem.add(state.stage * stage_a);
                     let at = (step * BK).cast_signed();
@@ -153,7 +160,7 @@ impl Pipeline {
                     if let Some(loaded) = loaded {
                         is_empty();
                         unaligned.store(place, thread, loaded, to_a);
-                        // What reads it is of the async proxy.
+                        // The async proxy reads it.
                         tma::fence_proxy_async();
                         warp::sync_warp(u32::MAX);
                         if warp::lane_id() == 0 {
@@ -167,7 +174,7 @@ impl Pipeline {
                 break;
             }
             number += 1;
-            // With one split, copies do not wait for sums that have memory of their own.
+            // If K is not split, copies do not wait for sums that have memory of their own.
             most = if lag == 1 || splits > 1 { stages } else { 0 };
         }
     }

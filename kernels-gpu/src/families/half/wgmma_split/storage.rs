@@ -7,45 +7,51 @@ use crate::abi::tensor_core::{
 use crate::device::reduce::cluster::QUAD;
 use crate::device::schedule::cluster::Entry;
 
-/// More stages would hold more bytes than a multiprocessor can have in flight.
+/// The most stages: more would hold more bytes than a multiprocessor can have in flight.
 pub const MAX_STAGES: u32 = 16;
 
-/// What lies in shared memory: two barriers for each stage that there can be and two for entries, two entries that say what
-/// the block computes; perhaps the partial sums of a tile; and the stages of A and those of B, as many as the
-/// launch gives memory for. Sums that take too much of the memory lie in place of the stages.
+/// The layout of a block's shared memory. In order:
+///
+/// - two barriers for each possible stage, and two for the entries;
+/// - two entries, which say what the block computes;
+/// - the partial sums of a tile, if they are small enough;
+/// - the stages of A, then those of B; the launch's memory limits their number.
+///
+/// Larger sums lie in the stages' memory.
 pub struct Storage<const SUMS: usize, const WARPGROUPS: u32, const BLOCKS: u32>;
 
 impl<const SUMS: usize, const WARPGROUPS: u32, const BLOCKS: u32>
     Storage<SUMS, WARPGROUPS, BLOCKS>
 {
     pub const BM: u32 = WARPGROUPS * WM;
-    /// Each thread of a warpgroup has `SUMS` of its sums.
+    /// Columns of a tile: each thread of a warpgroup has `SUMS` of its sums.
     pub const BN: u32 = SUMS as u32 * WARPGROUP / WM;
-    /// Columns of a panel of a B that is not transposed.
+    /// Columns of a panel, if B is not transposed.
     pub const PANEL: u32 = if Self::BN < PANEL { Self::BN } else { PANEL };
     /// Elements of a stage.
     pub const STAGE_A: u32 = Self::BM * BK;
     pub const STAGE_B: u32 = Self::BN * BK;
-    /// Bytes for a block if as many as can be share a multiprocessor.
+    /// Bytes for a block if `BLOCKS` blocks share a multiprocessor.
     const ROOM: u32 = SHARED_MEMORY_PER_MULTIPROCESSOR / BLOCKS - RESERVED_SHARED_MEMORY_PER_BLOCK;
-    /// Partial sums from one column of the tile to the next: eight columns of four rows are in different banks.
+    /// Partial sums from one column of the tile to the next. Eight columns of four rows are in
+    /// different banks.
     pub const PITCH: u32 = Self::BM + QUAD;
     /// Bytes of a tile's sums.
     const SUMS_BYTES: u32 = Self::BN * Self::PITCH * 4;
-    /// Whether sums have memory of their own, so that in a launch of one split a block's next tile is copied while they are
-    /// added up.
+    /// Whether the sums have memory of their own. If K is not split, the next tile is then copied
+    /// while these sums are added up.
     pub const SEPARATE: bool = Self::SUMS_BYTES * 6 <= Self::ROOM;
-    /// In a launch of one split, a tile's copies begin when the one that is `LAG` tiles before it has been added up.
+    /// If K is not split, a tile's copies begin once the tile `LAG` places before it is added up.
     pub const LAG: u32 = if Self::SEPARATE { 2 } else { 1 };
     /// Bytes of a stage of A and of one of B.
     const STAGE_BYTES: u32 = 2 * (Self::STAGE_A + Self::STAGE_B);
-    /// Where the barriers of stages that have been read begin, those of entries, the entries and the sums, in bytes.
+    /// Byte offsets of the `empty` barriers, the entries' barriers, the entries and the sums.
     pub const EMPTY_AT: u32 = MAX_STAGES * 8;
     pub const READ_AT: u32 = 2 * Self::EMPTY_AT;
     pub const ENTRIES_AT: u32 = Self::READ_AT + 2 * 8;
     const SUMS_AT: u32 = (Self::ENTRIES_AT + 2 * Entry::WORDS * 4).next_multiple_of(16);
-    /// Bytes in front of the stages, wherever those begin: PTX promises a multiple of 128, and the swizzle wants one of
-    /// [`ALIGNMENT`].
+    /// Bytes in front of the stages, in the worst case: PTX promises a multiple of 128, and the
+    /// swizzle wants one of [`ALIGNMENT`].
     const FIXED: u32 = {
         let sums = if Self::SEPARATE { Self::SUMS_BYTES } else { 0 };
         (Self::SUMS_AT + sums).next_multiple_of(128) + ALIGNMENT - 128
@@ -64,14 +70,15 @@ impl<const SUMS: usize, const WARPGROUPS: u32, const BLOCKS: u32>
         if Self::SEPARATE { Self::SUMS_AT } else { stages_at }
     }
 
-    /// As many stages as there is room for in this many bytes.
+    /// The number of stages that fit these bytes, up to [`MAX_STAGES`].
     #[inline(always)]
     pub const fn stages(bytes: u32) -> u32 {
         let stages = (bytes - Self::FIXED) / Self::STAGE_BYTES;
         if stages < MAX_STAGES { stages } else { MAX_STAGES }
     }
 
-    /// Bytes of shared memory for a block if `blocks` share a multiprocessor, with `most_stages` or fewer.
+    /// Bytes of shared memory for a block, with at most `most_stages`, if `blocks` share a
+    /// multiprocessor.
     pub const fn bytes(blocks: u32, most_stages: u32) -> u32 {
         let stages = Self::stages(
             SHARED_MEMORY_PER_MULTIPROCESSOR / blocks - RESERVED_SHARED_MEMORY_PER_BLOCK,

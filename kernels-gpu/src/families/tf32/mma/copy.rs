@@ -18,7 +18,9 @@ impl<
     const SPLIT: bool,
 > Geometry<WARPS_M, WARPS_N, MT, NT, SUMS, BK, PENDING, SPLIT>
 {
-    /// Asks for this thread's share of the tiles that begin at `k`, with zeros outside; for nothing past the end.
+    /// Asks for this thread's share of the tiles that begin at `k`.
+    ///
+    /// Elements out of bounds become zeros. Tiles past the end are not copied.
     ///
     /// # Safety
     /// The matrices are as the launch promises, and nobody uses the stage.
@@ -26,7 +28,7 @@ impl<
     pub(super) unsafe fn copy<const ALIGNED: bool>(block: Block, k: u32, to: SharedPtr<f32>) {
         let width = if ALIGNED { CHUNK } else { 1 };
         let tid = thread::thread_idx_x();
-        // Sums and fragments leave no registers for addresses: they are worked out for each step.
+        // Sums and fragments leave no registers for addresses, so each step recomputes them.
         let (tid, k) = (black_box(tid), black_box(k));
         let first = tid * width;
         let (rows_a, rows_b) = (Self::THREADS * width / BK, Self::THREADS * width / Self::BN);
@@ -35,8 +37,8 @@ impl<
         let (to_a, to_b) = (to, to.add(Self::STAGE_A));
         let Block { a, b, end, .. } = block;
         let (row, col) = (black_box(block.row), black_box(block.col));
-        // SAFETY: this thread's own elements of the stage; no more than what is inside is read, and where
-        // `ALIGNED`, all four are.
+        // SAFETY: this thread's own elements of the stage. Only elements in bounds are read; if
+        // `ALIGNED`, all four of a vector are in bounds or none.
         unsafe {
             if block.is_interior && k + BK <= end {
                 let mut from = a.address(row + row_a, k + col_a);
@@ -71,7 +73,7 @@ impl<
                     cp_async::copy_zfill(to, from, is_inside);
                 }
             };
-            // Not known to the compiler, so that these loops are not unrolled.
+            // Behind `black_box`, so that these loops are not unrolled.
             let mut at = black_box(row_a);
             while at < Self::BM {
                 copy(to_a.add(Self::at_a(at, col_a)), a.address_if_inside(row + at, k + col_a));

@@ -1,39 +1,44 @@
-//! TF32 by `mma.sync` on Hopper, of unaligned matrices, transposed or not.
+//! TF32 by `mma.sync` on Hopper, for misaligned matrices, transposed or not.
 //!
 //! # The idea
 //!
-//! Bulk copies need rows that begin on 16 bytes, and `wgmma` takes TF32 with K along its lines alone. Where matrices do
-//! not lie so, other kernels copy them first, which takes longer than a product of few rows, or of a short K. Here threads load single
-//! elements, which may begin anywhere, round them, and store them with K along the lines, whichever way they came.
+//! Bulk copies need aligned rows, and `wgmma` accepts TF32 only with K along the lines. Other
+//! kernels copy other matrices first. For few rows, or a short K, that copy takes longer than the
+//! product. Here threads load single elements, which may begin anywhere, and round them. They store
+//! them with K along the lines, whichever way they came.
 //!
 //! # What changed
 //!
-//! Against the kernels `tf32_mma_*` of [`mma`](crate::families::tf32::mma), which round what they multiply:
+//! Against the kernels `tf32_mma_*` of [`mma`](crate::families::tf32::mma), which round what they
+//! multiply:
 //!
 //! ```text
 //!   ld.global (step 1)   round, st.shared (step 0)   barrier   mma.sync (step 0)   round, st.shared (step 1)   ..
 //! ```
 //!
-//! - An element is rounded once, by one instruction, before it is stored: warps that share a fragment need not.
-//! - Elements of a step are in registers while the step in front is multiplied, and so in flight. Two blocks share a
-//!   multiprocessor.
-//! - Of an operand with K along its rows, a warp loads 32 neighbours along K; of any other one, 32 along M or N of each of
-//!   four rows, so that each thread has four neighbours along K, which it stores as 16 bytes.
-//! - Rows outside of a matrix are its last one once more, which no sum that is stored comes from; beyond K there are
+//! - An element is rounded once, by one instruction, before it is stored. Warps that share a
+//!   fragment need not round it again.
+//! - The elements of a step are in flight, or in registers, while the step in front is multiplied.
+//!   Two blocks share a multiprocessor.
+//! - If an operand has K along its rows, a warp loads 32 neighbours along K. Otherwise it loads 32
+//!   along M or N from each of four rows. Then each thread has four neighbours along K, which it
+//!   stores as 16 bytes.
+//! - Out-of-bounds rows are read from the last row; their sums are not stored. Beyond K there are
 //!   zeros.
-//! - C is stored by vectors of 16 bytes wherever its rows begin, as by [`mma_outer`](crate::families::half::mma_outer).
+//! - C is stored in vectors of 16 bytes wherever its rows begin, as in
+//!   [`mma_outer`](crate::families::half::mma_outer).
 //! - Blocks can share a tile's K, as in [`split`](super::split).
 //!
 //! # Shared memory
 //!
-//! A line has K of a step, 128 bytes. Its chunk c of 16 bytes lies at `c ^ (l % 8)` in line l: no store and no `ldmatrix` has a
-//! bank conflict.
+//! A line is the K of one step, 128 bytes. Chunk c of 16 bytes of line l lies at `c ^ (l % 8)`: no
+//! store and no `ldmatrix` has a bank conflict.
 //!
 //! # What should get better, and what comes next
 //!
-//! `mma.sync` has two thirds of the rate of `wgmma`, and what is in flight waits for registers: large products are left to copies and
-//! [`tma`](super::tma). Asynchronous copies of whole vectors, from which lanes skip what is in front of a row, were slower: `NOTES.md` says by
-//! how much.
+//! `mma.sync` has two thirds of the rate of `wgmma`, and loads in flight need registers. So large
+//! products are left to copies and [`tma`](super::tma). Asynchronous copies of whole vectors, in
+//! which lanes skip what is in front of a row, were slower: `NOTES.md` says by how much.
 
 use core::array;
 
@@ -58,16 +63,17 @@ const WARPS: u32 = THREADS / WARP;
 const WARP: u32 = 32;
 /// Elements of a chunk of 16 bytes.
 const CHUNK: u32 = 4;
-/// What an instruction multiplies: rows, columns, and along K.
+/// Extents of one instruction's product: rows, columns, and along K.
 const MMA_M: u32 = 16;
 const MMA_N: u32 = 8;
 const MMA_K: u32 = 8;
-/// Matrices of sums of a warp, below each other and side by side, and sums of a thread: of a row of these, and all.
+/// A warp's matrices of sums, down and across. Below: a thread's sums in a row of matrices, and in
+/// all.
 const MT: usize = 2;
 const NT: usize = 4;
 const ROW_SUMS: usize = NT * 4;
 const SUMS: usize = MT * ROW_SUMS;
-/// Rows and columns of C of a warp.
+/// Rows and columns of C per warp.
 const WM: u32 = MT as u32 * MMA_M;
 const WN: u32 = NT as u32 * MMA_N;
 /// Stages: one is stored while the other one is multiplied.
@@ -131,21 +137,23 @@ kernels! {
     tf32_mma_64x128_align1: "tf32_mma_128x64_align1 with 64 x 128 outputs per block", 2 x 4 warps;
 }
 
-/// A matrix of `lines` along M or N, of K elements each, or its transpose.
+/// `lines` lines along M or N, each of K elements, or the transpose.
 #[derive(Clone, Copy)]
 struct Operand {
     pointer: *const f32,
     ld: u32,
     lines: u32,
-    /// Whether K is along the rows of what lies in memory.
+    /// Whether K runs along the rows in memory.
     is_k_major: bool,
 }
 
 impl Operand {
-    /// Loads this thread's part of `PART` x 8 lines, from this line on, along K from `k` to `end` and no further than a step.
+    /// Loads this thread's part of `PART` x 8 lines, from line `first` on.
+    ///
+    /// Along K it loads from `k` to `end`, and no further than a step.
     ///
     /// # Safety
-    /// The matrix is there, in global memory, nothing writes it, and it has this line.
+    /// The matrix is there, in global memory, nothing writes it, and it has line `first`.
     #[inline(always)]
     unsafe fn load<const PART: usize>(self, first: u32, [k, end]: [u32; 2]) -> [f32; PART] {
         let thread = black_box(thread::thread_idx_x());
@@ -180,10 +188,10 @@ impl Operand {
         elements
     }
 
-    /// Rounds what was loaded, and stores it.
+    /// Rounds the loaded elements and stores them.
     ///
     /// # Safety
-    /// Nobody else uses this shared memory, of the lines that were loaded.
+    /// Nobody else uses the shared memory of the lines that were loaded.
     #[inline(always)]
     unsafe fn store<const PART: usize>(self, to: SharedPtr<f32>, elements: [f32; PART]) {
         let thread = black_box(thread::thread_idx_x());
@@ -212,7 +220,8 @@ fn place(line: u32, chunk: u32) -> u32 {
     line * BK + (chunk ^ (line % 8)) * CHUNK
 }
 
-/// A kernel with tiles of `BM` x `BN`, of which a thread loads `PART_A` and `PART_B` elements in a step along K.
+/// A kernel with tiles of `BM` x `BN`. A thread loads `PART_A` and `PART_B` elements per step along
+/// K.
 struct Geometry<const BM: u32, const BN: u32, const PART_A: usize, const PART_B: usize>;
 
 impl<const BM: u32, const BN: u32, const PART_A: usize, const PART_B: usize>
@@ -221,7 +230,7 @@ impl<const BM: u32, const BN: u32, const PART_A: usize, const PART_B: usize>
     /// Elements of a stage of A, and of both.
     const STAGE_A: u32 = BM * BK;
     const STAGE: u32 = Self::STAGE_A + BN * BK;
-    /// Both stages, or a tile of C.
+    /// Both stages; the epilogue uses this memory for a tile of C.
     const SHARED_BYTES: u32 = {
         let (stages, of_c) = (STAGES * Self::STAGE * 4, tile_bytes([BM, BN]));
         if stages > of_c { stages } else { of_c }
@@ -237,14 +246,15 @@ impl<const BM: u32, const BN: u32, const PART_A: usize, const PART_B: usize>
         "all warps load as much, and multiply as much"
     );
 
-    /// Where the block's tile begins, worked out where it is needed: so it takes no registers before.
+    /// Where the block's tile begins. Recomputed at each use, so that it occupies no registers
+    /// before.
     #[inline(always)]
     fn block() -> [u32; 2] {
         let (y, x) = swizzled_tile();
         [y * BM, x * BN]
     }
 
-    /// Where the tile of this thread's warp begins in the block's.
+    /// Where this thread's warp tile begins in the block's tile.
     #[inline(always)]
     fn warp() -> [u32; 2] {
         let (warp, across) = (black_box(thread::thread_idx_x()) / WARP, BN / WN);
@@ -270,14 +280,16 @@ impl<const BM: u32, const BN: u32, const PART_A: usize, const PART_B: usize>
         let smem = shared::dynamic_shared_mem::<f32>(); // (STAGES, BM x BK and BN x BK)
 
         let mut acc = [[0.0f32; ROW_SUMS]; MT];
-        // SAFETY: the tile begins inside of C, so that A has its first row and B its first column; so below.
+        // SAFETY: the tile begins inside of C, so A has its first row and B its first column; so
+        // below.
         let mut next: ([f32; PART_A], [f32; PART_B]) =
             unsafe { (a.load(row, [begin, end]), b.load(col, [begin, end])) };
         let (mut k, mut stage) = (begin, 0);
         while k < end {
             let a_smem = smem.add(stage * Self::STAGE);
             let b_smem = a_smem.add(Self::STAGE_A);
-            // SAFETY: who multiplied what lies there was done before the barrier of the step in front.
+            // SAFETY: all warps had multiplied what lies there before the barrier of the step in
+            // front.
             unsafe {
                 a.store(a_smem, next.0);
                 b.store(b_smem, next.1);
@@ -291,7 +303,8 @@ impl<const BM: u32, const BN: u32, const PART_A: usize, const PART_B: usize>
         }
 
         thread::sync_threads();
-        // SAFETY: as the launch promises; every thread of the block comes here, and nobody uses the stages any more.
+        // SAFETY: as the launch promises. Every thread of the block comes here, and nobody still
+        // uses the stages.
         unsafe {
             if split.count > 1 {
                 let is_last =
@@ -307,7 +320,7 @@ impl<const BM: u32, const BN: u32, const PART_A: usize, const PART_B: usize>
         }
     }
 
-    /// Adds the products of so much of a step.
+    /// Adds the products of the first `depth` elements of a step along K.
     ///
     /// # Safety
     /// Whole warps, behind a barrier behind the stores of the step.
@@ -320,11 +333,12 @@ impl<const BM: u32, const BN: u32, const PART_A: usize, const PART_B: usize>
     ) {
         let lane = black_box(thread::thread_idx_x()) % WARP;
         let [warp_row, warp_col] = Self::warp();
-        // Of four matrices of 8 lines and a chunk, lanes 0 to 7 have the lines of the first, 8 to 15 those of the second, and so on. Of A
-        // the second is below the first, and the others beside these; of B it is beside it.
+        // Of four matrices of 8 lines and a chunk, lanes 0 to 7 have the lines of the first, 8 to
+        // 15 those of the second, and so on. In A, the second is below the first, and the others
+        // are beside these. In B, the second is beside the first, and the others are below these.
         let [row, side_a] = [warp_row + lane % 16, lane / 16];
         let [col, side_b] = [warp_col + lane / 16 * 8 + lane % 8, lane / 8 % 2];
-        // How many there are is not known to the compiler, so that no fragments of later parts take registers.
+        // The compiler must not know `parts`, so that fragments of later parts take no registers.
         let parts = depth.div_ceil(MMA_K);
         let mut part = 0;
         while part < parts {

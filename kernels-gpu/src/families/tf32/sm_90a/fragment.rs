@@ -1,4 +1,4 @@
-//! What threads have of tiles of TF32: elements of B, which `wgmma` reads in registers, and sums.
+//! A thread's elements of B, which `wgmma` reads from registers, and the columns of its sums.
 
 use core::array;
 
@@ -9,13 +9,15 @@ use super::BK;
 /// Columns of B in a line of 128 bytes.
 pub(super) const PANEL: u32 = 32;
 
-/// The column of C, of a warpgroup's 64, that a thread's sums are in: `half` 0 or 1, for the first and the last
-/// eight rows of what `wgmma` calls A.
+/// The column of a thread's sums, among the warpgroup's 64 columns of C.
 ///
-/// If B lies as its transpose, they are the lines of its tile. If not, eight lanes that differ in `lane / 4` load
-/// elements of one line, at one step along K, and `lane % 4` is the step. Chunk c of 16 bytes of line k lies at
-/// chunk `c ^ (k % 8)`. Four lanes take the four words of a chunk and the other four those of the chunk that is 4
-/// further: at four steps they are in eight different chunks, so that all lanes are in different banks.
+/// `half` is 0 for the first eight rows of what `wgmma` calls A, and 1 for the last eight.
+///
+/// If B lies transposed, the columns are the lines of its tile. If not, eight lanes that differ in
+/// `lane / 4` load elements of one line, at one step along K, and `lane % 4` is the step. Chunk c
+/// of 16 bytes of line k lies at chunk `c ^ (k % 8)`. Four of the eight lanes load the four words
+/// of one chunk; the other four load those of the chunk 4 further. At four steps these are eight
+/// different chunks, so all lanes are in different banks.
 #[inline(always)]
 pub(super) fn column<const TRANS_B: bool>(warp: u32, lane: u32, half: u32) -> u32 {
     if TRANS_B {
@@ -25,12 +27,13 @@ pub(super) fn column<const TRANS_B: bool>(warp: u32, lane: u32, half: u32) -> u3
     panel * PANEL + chunk * 4 + lane / 4 % 4
 }
 
-/// Where a thread's elements of a warpgroup's tile of B are that has N along its lines.
+/// Places of a thread's elements in a warpgroup's tile of B, which has N along its lines.
 #[derive(Clone, Copy)]
 pub(super) struct FragmentB {
     /// The line of the thread's first step, in elements.
     line: u32,
-    /// Where its two columns are, of the steps of the first four of each eight, and of the others.
+    /// Places of its two columns: `near` for the first four of each eight steps, `far` for the
+    /// others.
     near: [u32; 2],
     far: [u32; 2],
 }
@@ -49,7 +52,8 @@ impl FragmentB {
         Self { line, near, far }
     }
 
-    /// The elements, as `wgmma` takes them: see [`Accumulator::multiply_tf32_registers`](cuda_std::sm_90a::wgmma::Accumulator::multiply_tf32_registers).
+    /// The elements in the order of
+    /// [`Accumulator::multiply_tf32_registers`](cuda_std::sm_90a::wgmma::Accumulator::multiply_tf32_registers).
     ///
     /// # Safety
     /// The tile is there.

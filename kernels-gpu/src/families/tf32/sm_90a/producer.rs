@@ -1,4 +1,4 @@
-//! The producer warpgroups: from global memory through registers, where f32 becomes TF32, to shared memory.
+//! Producer warpgroups: global memory to registers, where f32 becomes TF32, to shared memory.
 
 use cuda_std::hint::black_box;
 use cuda_std::mbarrier::Mbarrier;
@@ -13,27 +13,30 @@ use crate::families::tf32::rounding::{nearest, rounded, split};
 
 /// Threads that produce a step: a warpgroup.
 pub const THREADS: u32 = 128;
-/// Warpgroups that produce.
+/// Producer warpgroups.
 pub const PRODUCERS: u32 = 2;
 /// Rows of A from one of a thread's quads to the next.
 const ROWS_A: u32 = THREADS / (BK / QUAD);
 /// Columns of B from one of a thread's blocks to the next.
 const COLS_B: u32 = THREADS / 32 / (BK / WARP_K) * WARP_N;
-/// Elements that a thread moves at once.
+/// Elements that a thread loads or stores at once.
 const QUAD: u32 = 4;
-/// Columns of B in what a warp loads at once, and steps along K.
+/// Columns of B, and steps along K, that a warp loads at once.
 const WARP_N: u32 = 32;
 const WARP_K: u32 = 16;
 
 /// Four quads of B, one below the other.
 type BlockB = [F32x4; QUAD as usize];
 
-/// Where the quads are that a producer thread loads and stores. A quad is four elements along a row, and becomes
-/// 16 bytes along K of a line: line l has its chunk c of 16 bytes at chunk `c ^ (l % 8)`.
+/// Places of the quads that a producer thread loads and stores.
 ///
-/// Eight neighbouring threads load 128 bytes of a row, of A and of B. Of B a warp has 16 x 32 elements, and a
-/// thread 4 x 4 of them, which it stores transposed, a column at a time: it begins with column `first`, so that
-/// eight threads that store at once have chunks in eight different places modulo 128 bytes.
+/// A quad is four elements along a row. It becomes 16 bytes along K of a line: chunk c of 16 bytes
+/// of line l lies at chunk `c ^ (l % 8)`.
+///
+/// Eight neighbouring threads load 128 bytes of a row, of A and of B. A warp has 16 x 32 elements
+/// of B, and a thread 4 x 4, which it stores transposed, a column at a time. The first column is
+/// `first`, so that eight threads that store at once have chunks in eight different places modulo
+/// 128 bytes.
 #[derive(Clone, Copy)]
 pub struct Lane {
     row_a: u32,
@@ -44,7 +47,7 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// Of the thread with this number in the warpgroup.
+    /// The places of thread `thread` of the warpgroup.
     #[inline(always)]
     pub fn new(thread: u32) -> Self {
         let (warp, lane) = (thread / 32, thread % 32);
@@ -58,8 +61,9 @@ impl Lane {
     }
 }
 
-/// A producer thread: it has `QUADS_A` quads of A of each step and `BLOCKS_B` blocks of B. `SPLIT`: numbers are
-/// stored in two parts.
+/// A producer thread, with `QUADS_A` quads of A and `BLOCKS_B` blocks of B per step.
+///
+/// `SPLIT` means that numbers are stored in two parts.
 pub struct Producer<
     const QUADS_A: usize,
     const BLOCKS_B: usize,
@@ -74,7 +78,7 @@ pub struct Producer<
     pub row: u32,
     pub k: u32,
     pub col: u32,
-    /// Whether all of the block's rows and columns are inside.
+    /// Whether all of the block's rows and columns are in bounds.
     pub is_interior: bool,
     /// K.
     pub end: u32,
@@ -98,11 +102,14 @@ impl<
     const PART_A: u32 = QUADS_A as u32 * ROWS_A * BK;
     const PART_B: u32 = BLOCKS_B as u32 * COLS_B * BK;
 
-    /// Fills the stages, in turn with the other producer warpgroup: this is the number `index`. Its next step is
-    /// in flight while the other one stores.
+    /// Fills the stages of steps `index`, `index + 2` and so on; the other producer warpgroup fills
+    /// the rest.
+    ///
+    /// Its next step is in flight while the other warpgroup stores.
     ///
     /// # Safety
-    /// All threads of a warpgroup, with matrices as the launch promises, and one step or more.
+    /// All threads of a warpgroup call this, with matrices as the launch promises, and one step or
+    /// more.
     #[inline(always)]
     pub unsafe fn produce(&self, index: u32) {
         // SAFETY: the caller's contract.
@@ -116,7 +123,7 @@ impl<
                 }
                 return;
             }
-            // Past the end the last step once more, rather than a way around the loads.
+            // Past the end the last step is loaded again, so that no branch goes around the loads.
             let mut next = self.load(step.min(last));
             while step <= last {
                 self.store(step, Some(next));
@@ -126,13 +133,14 @@ impl<
         }
     }
 
-    /// The first k, row and column of a step, once more for each: so no offset takes registers.
+    /// The first k, row and column of a step. Recomputed at each use, so that no offset takes
+    /// registers.
     #[inline(always)]
     fn at(&self, step: u32) -> (u32, u32, u32) {
         (black_box(self.k + step * BK), black_box(self.row), black_box(self.col))
     }
 
-    /// Loads what this thread has of a step, with zeros outside.
+    /// Loads this thread's elements of a step, with zeros out of bounds.
     ///
     /// # Safety
     /// The matrices are as the launch promises.
@@ -185,7 +193,7 @@ impl<
         [0, 1, 2, 3].map(|j| unsafe { self.b.get4::<ALIGNED>(k + k_b + j, col + col_b) })
     }
 
-    /// Stores a step to its stage, which is loaded if it was not before.
+    /// Stores a step to its stage; loads it now unless `loaded`.
     ///
     /// # Safety
     /// As for [`produce`](Self::produce).
@@ -195,8 +203,8 @@ impl<
         let to_a = self.smem.add(stage * (Self::PARTS * (Self::PART_A + Self::PART_B)));
         let to_b = to_a.add(Self::PARTS * Self::PART_A);
         let mut check = [0.0; 4];
-        // SAFETY: the consumers have said that the `wgmma` that read the stage are done; each producer thread
-        // has its own places there, and orders its stores before theirs.
+        // SAFETY: the consumers have said that the `wgmma` that read the stage are done. Each
+        // producer thread has its own places there, and orders its stores before the next `wgmma`.
         unsafe {
             self.empty.add(stage).wait_parity(parity ^ 1);
             if let Some((quads, blocks)) = loaded {
@@ -207,7 +215,8 @@ impl<
                     self.store_b::<false>(to_b.add(i as u32 * COLS_B * BK), blocks[i], &mut check);
                 }
             }
-            // Numbers that are not finite are rare: all is loaded once more, and takes no registers meanwhile.
+            // Numbers that are not finite are rare. So everything is loaded again, and takes no
+            // registers meanwhile.
             let check = check[0] + check[1] + (check[2] + check[3]);
             if loaded.is_none() || !check.is_finite() {
                 let (k, row, col) = self.at(step);
@@ -248,7 +257,7 @@ impl<
         unsafe { store_quad::<SPLIT, CAREFUL>(smem.add(at), Self::PART_A, quad, check) };
     }
 
-    /// The same of four quads of B.
+    /// Stores four quads of B, transposed, and their `small`.
     ///
     /// # Safety
     /// As for [`store_a`](Self::store_a).
@@ -260,7 +269,7 @@ impl<
         check: &mut F32x4,
     ) {
         let Lane { k_b, col_b, first, .. } = self.lane;
-        // Column `j ^ first` becomes column j.
+        // Sorted so that column `j ^ first` becomes column j.
         let block = block.map(|row| {
             let [a, b, c, d] = row;
             let [a, b, c, d] = if first & 1 == 0 { row } else { [b, a, d, c] };
@@ -276,9 +285,11 @@ impl<
     }
 }
 
-/// Stores four numbers as TF32, whose last 13 bits `wgmma` ignores, and with `SPLIT` their `small`, `part`
-/// elements further. Unless `CAREFUL`, what is added to `check` is infinite or NaN where a number may not be
-/// finite or overflows, which may be stored wrong then.
+/// Stores four numbers as TF32, whose last 13 bits `wgmma` ignores.
+///
+/// With `SPLIT`, their `small` goes `part` elements further. Unless `CAREFUL`, what is added to
+/// `check` is infinite or NaN if a number may not be finite or may overflow. Then the numbers may
+/// be stored wrong.
 ///
 /// # Safety
 /// Both places are this thread's.

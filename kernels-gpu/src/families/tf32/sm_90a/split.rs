@@ -2,25 +2,28 @@
 //!
 //! # The idea
 //!
-//! A product of 16 rows reads each element of B for 16 operations: how fast device memory is read is what limits it, and for that
-//! all multiprocessors must read at once. There are too few tiles of C for all of them, so that several blocks share each, every
-//! one with its part of K (*split-K*).
+//! A product with 16 rows uses each element of B only 16 times. Device memory's bandwidth is the
+//! limit, and full bandwidth needs every multiprocessor. But C has fewer tiles than there are
+//! multiprocessors. So several blocks share a tile, each with its own part of K (*split-K*).
 //!
 //! # What changed
 //!
-//! Against [`tma`](super::tma), which computes `C^T = B^T * A^T` likewise, with 64 columns of C for each warpgroup:
+//! Against [`tma`](super::tma), which also computes `C^T = B^T * A^T`, with 64 columns of C per
+//! warpgroup:
 //!
-//! - A tile has as few rows of C as 16, and a block computes one of them, or with split-K a part of
-//!   its sum. The last block of a tile to finish, by an atomic counter, adds up the parts, always in the same order.
-//! - Two blocks share a multiprocessor, but for the largest tile: one loads while the other one stores, or adds up.
-//! - C may lie as its transpose: the launch has A and B change places where C has few columns.
-//! - Of A no more rows are copied than there are: rows outside of a matrix take the copy engine longer than others.
-//! - The first tiles of B are brought to the L2 cache while the launch in front ends.
+//! - A tile has as few as 16 rows of C. A block computes one tile, or with split-K a part of its
+//!   sum. An atomic counter tells which block of a tile finishes last: that block adds up the
+//!   parts, always in the same order.
+//! - Two blocks share a multiprocessor, except with the largest tile: one loads while the other
+//!   stores or adds up.
+//! - C may be stored transposed: if C has few columns, the launch exchanges A and B.
+//! - Only the rows that A has are copied: the copy engine takes longer for out-of-bounds rows.
+//! - The first tiles of B are prefetched to L2 while the launch in front ends.
 //!
 //! # What should get better, and what comes next
 //!
-//! A step along K is a bulk copy of 16 KB of B, of which a multiprocessor has ten in flight. An A that lies as its transpose is
-//! copied first, which takes little where it has few rows.
+//! A step along K copies 16 KB of B, and a multiprocessor has ten such copies in flight. A
+//! transposed A is copied first, which costs little if it has few rows.
 
 use core::array;
 
@@ -50,7 +53,7 @@ use crate::device::reduce::split_k::{is_last_of_part, reduce_sums, tile_number};
 use crate::device::schedule::raster::swizzle;
 use crate::device::schedule::split_k::Params;
 
-/// Columns of C of a warpgroup, which `wgmma` sets, and of a block.
+/// Columns of C per warpgroup, which `wgmma` fixes, and per block.
 const WN: u32 = 64;
 const BN: u32 = WARPGROUPS * WN;
 /// Consumer warpgroups; one more warp produces.
@@ -58,10 +61,10 @@ const WARPGROUPS: u32 = 2;
 const CONSUMERS: u32 = WARPGROUPS * WARPGROUP;
 const WARP: u32 = 32;
 const THREADS: u32 = CONSUMERS + WARP;
-/// Sums that are stored at once.
+/// Sums that a thread stores at once.
 const PART: usize = 8;
-/// Steps of B that a block has brought to the L2 cache before the launch in front has ended: all blocks together about what
-/// device memory delivers meanwhile.
+/// Steps of B that a block prefetches to L2 before the launch in front has ended. All blocks
+/// together ask for about what device memory delivers meanwhile.
 const PREFETCHED: u32 = 2;
 
 /// Declares a kernel, and its [`KernelDescriptor`].
@@ -98,10 +101,11 @@ macro_rules! kernels {
             "a multiprocessor has memory for its blocks"
         );
 
-        /// `C = epilogue(alpha * A * op(B) + beta * C)`, of each product of a batch.
+        /// Computes `C = epilogue(alpha * A * op(B) + beta * C)` for each product of a batch.
         ///
         /// # Safety
-        /// - The parameters and the grid are as [`KernelAbi::Tf32SplitK`] says. The launch may begin early.
+        /// - The parameters and the grid are as [`KernelAbi::Tf32SplitK`] says. The launch may
+        ///   begin early.
         /// - Nothing else writes A or B, or touches C, during the launch.
         #[kernel(block = THREADS, min_blocks = $blocks)]
         pub unsafe fn $name(
@@ -158,23 +162,24 @@ macro_rules! kernels {
 }
 
 kernels! {
-    /// With up to 128 rows, or columns.
+    /// For up to 128 rows or columns.
     TILE_128X128, tf32_split_128x128:
         "TF32 tensor cores with split-K, rounded by bulk copies: 128 x 128 per block",
         [f32; 64], 6 stages, 1 per multiprocessor;
-    /// With up to 64, or a long K.
+    /// For up to 64 rows or columns, or a long K.
     TILE_64X128, tf32_split_64x128: "tf32_split_128x128 with 64 x 128 outputs per block",
         [f32; 32], 4 stages, 2 per multiprocessor;
-    /// With up to 32.
+    /// For up to 32 rows or columns.
     TILE_32X128, tf32_split_32x128: "tf32_split_128x128 with 32 x 128 outputs per block",
         [f32; 16], 5 stages, 2 per multiprocessor;
-    /// With up to 16.
+    /// For up to 16 rows or columns.
     TILE_16X128, tf32_split_16x128: "tf32_split_128x128 with 16 x 128 outputs per block",
         [f32; 8], 5 stages, 2 per multiprocessor;
 }
 
-/// A kernel with `SUMS` sums per thread, and what lies in shared memory: the stages of A, those of B, and two
-/// barriers for each stage.
+/// A kernel with `SUMS` sums per thread, and the layout of its shared memory.
+///
+/// In order: the stages of A, those of B, and two barriers for each stage.
 struct Storage<const SUMS: usize, const STAGES: u32>;
 
 impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
@@ -186,13 +191,14 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
     /// Offsets in elements.
     const B_AT: u32 = STAGES * Self::STAGE_A;
     const BARRIERS_AT: u32 = Self::B_AT + STAGES * Self::STAGE_B;
-    /// Bytes of all of it, wherever it begins: PTX promises a multiple of 128.
+    /// Bytes in all, in the worst case: PTX promises that memory begins on a multiple of 128.
     const END: u32 = Self::BARRIERS_AT * 4 + 2 * STAGES * 8 + (ALIGNMENT - 128);
 
     const CONSISTENT: () =
         assert!((Self::STAGE_A * 4).is_multiple_of(ALIGNMENT), "each stage begins a swizzle");
 
-    /// Where the block's tile begins, worked out where it is needed: so it takes no registers before.
+    /// Where the block's tile begins. Recomputed at each use, so that it occupies no registers
+    /// before.
     #[inline(always)]
     fn block() -> (u32, u32) {
         let (width, height) = (thread::grid_dim_x(), thread::grid_dim_y());
@@ -224,11 +230,13 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
         let b_smem = a_smem.add(Self::B_AT);
         let full = Mbarrier::at(a_smem.add(Self::BARRIERS_AT).cast());
         let empty = full.add(STAGES);
-        // What is not copied belongs to rows that are not stored, but is read, and so must have some value.
+        // `wgmma` also reads rows that are not copied, so they need some value. Their sums are not
+        // stored.
         let copied_a = Self::BM.min(params.m) * BK;
         if copied_a < Self::STAGE_A {
             for at in (tid..STAGES * Self::STAGE_A / 4).step_by(THREADS as usize) {
-                // SAFETY: in the stages of A, of which nobody reads or writes anything before the block's barrier.
+                // SAFETY: in the stages of A, which nobody reads or writes before the block's
+                // barrier.
                 unsafe { a_smem.add(at * 4).store4(0, [0.0; 4]) };
             }
             fence_proxy_async();
@@ -252,14 +260,15 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
                 let product = params.product();
                 let step = |shared: u32| if options & shared == 0 { product } else { 0 };
                 let (row, col) = Self::block();
-                // One product has no splits in its parameters.
+                // The parameters of a single product have no splits.
                 let is_alone = [BROADCAST_A, BROADCAST_B]
                     .map(|shared| params.splits == 0 || options & shared == 0);
                 let (m, n) = (params.m, params.n);
-                // Of a narrow C the tiles are as narrow, as far as there is anything in them.
+                // The tiles of a narrow C count only the columns that exist.
                 let tile = [Self::BM, n.min(BN)];
                 let read_once = read_once(tile, [m.div_ceil(Self::BM), n.div_ceil(BN)], is_alone);
-                // SAFETY: the one thread, behind the block's barrier; the maps are as the launch promises.
+                // SAFETY: the one thread, behind the block's barrier; the maps are as the launch
+                // promises.
                 unsafe {
                     let products = [step(BROADCAST_A), step(BROADCAST_B)].map(u32::cast_signed);
                     let at = [begin, row, col].map(u32::cast_signed);
@@ -274,7 +283,8 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
                         read_once,
                     );
                 }
-                // What the next kernel brings to L2 does not take device memory's time from what this one still asks for.
+                // Late, so that the next kernel's prefetches take no bandwidth from the loads of
+                // this one.
                 dependent_launch::launch_dependents();
             }
             return;
@@ -287,7 +297,8 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
         let elements = [Self::STAGE_A, Self::STAGE_B];
         let stages = Stages::<STAGES> { a: a_smem, b: b_mine, elements, full, empty };
         let mut acc = [0.0f32; SUMS];
-        // SAFETY: a whole warpgroup; the barriers are initialised, and the producer fills as many stages.
+        // SAFETY: a whole warpgroup; the barriers are initialised, and the producer fills `steps`
+        // stages.
         unsafe {
             stages.multiply::<SUMS, TRANS_B>(PipelineState::FIRST, steps, fragment, lane, &mut acc);
         }
@@ -295,7 +306,7 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
         // SAFETY: as the launch promises; all consumers come here, and to their barrier.
         unsafe {
             let meet = || thread::named_barrier_sync::<1, { CONSUMERS }>();
-            // No stage is used any more.
+            // The stages are no longer in use.
             let flag = a_smem.cast();
             let is_last = |counters: *mut u32| is_last_of_part(split.count, counters, flag, meet);
             if split.count > 1 && !reduce_sums(params, split, Self::BM * BN, &mut acc, is_last) {
@@ -305,10 +316,11 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
         }
     }
 
-    /// Fills the stages, from `at` on: along K, and the row and the column of the tile.
+    /// Fills the stages, from `begin` along K, for the tile at (`row`, `col`).
     ///
     /// # Safety
-    /// One thread calls this, once, when the barriers are initialised. The maps are as the launch promises.
+    /// - One thread calls this, once, when the barriers are initialised.
+    /// - The maps are as the launch promises.
     #[inline(always)]
     unsafe fn produce<const TRANS_B: bool>(
         a_smem: shared::SharedPtr<f32>,
@@ -324,7 +336,7 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
         let panel = |panel: u32| col + (panel * PANEL).cast_signed();
         for step in 0..steps.min(PREFETCHED) {
             let at = along(step);
-            // SAFETY: a grid constant, which describes B; a later copy sees what is in L2 then.
+            // SAFETY: a grid constant, which describes B. A later copy sees what L2 then has.
             unsafe {
                 if TRANS_B {
                     tma::prefetch_tile(maps[1], [at, col, product_b]);
@@ -362,13 +374,13 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
         }
     }
 
-    /// Stores what becomes of sums of nothing.
+    /// Stores the block's tile when its sums are empty.
     ///
     /// # Safety
     /// As for the entry points; all threads of the block call this.
     #[inline(always)]
     unsafe fn store_empty(params: Params, tid: u32) {
-        // Rows of the tile that a thread takes at once.
+        // Rows of the tile per thread and turn.
         const AT_ONCE: usize = 8;
         dependent_launch::wait();
         let (row, col) = Self::block();
@@ -391,14 +403,15 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
     /// Whole warps call this together, and no other thread stores these elements.
     #[inline(always)]
     unsafe fn store<const TRANS_B: bool>(params: Params, acc: &[f32; SUMS]) {
-        // What follows is not kept in registers during the loop along K.
+        // Behind `black_box`, so that the loop along K keeps none of it in registers.
         let (tid, lane) = (black_box(thread::thread_idx_x()), black_box(warp::lane_id()));
         let (warp, (row, col)) = (tid / WARP % 4, Self::block());
         let col = col + tid / WARPGROUP * WN;
         // SAFETY: as the launch promises.
         let (c, transposed) = unsafe { params.output_or_transpose() };
-        // Pairs of neighbours in a row of C: of the tile's rows where C is transposed, and else of its columns, for which
-        // threads exchange their sums.
+        // Pairs of neighbours in a row of C. If C is transposed, these are two rows of the tile,
+        // which a thread has. Otherwise they are two columns of it, for which threads exchange
+        // their sums.
         let place = |lane: u32, i: u32| {
             if transposed {
                 let row = row + i / 4 * 8 + lane % 4 * 2 + i % 2;
@@ -409,18 +422,18 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
         };
         let epilogue = params.epilogue();
         let is_paired = (c.pointer as usize).is_multiple_of(8) && c.ld.is_multiple_of(2);
-        // Not known to the compiler, so that the loop is not unrolled.
+        // Behind `black_box`, so that the loop is not unrolled.
         for part in 0..black_box((SUMS / PART) as u32) {
             let mut values = [0.0; PART];
             for i in 0..SUMS / PART {
-                // Registers have no addresses: each part has moves of its own, behind a branch, since what
-                // is in it cannot be computed ahead.
+                // Registers have no addresses. So each part has its own moves behind a branch,
+                // whose values cannot be computed ahead.
                 if i as u32 == black_box(part) {
                     values = array::from_fn(|j| acc[i * PART + j]);
                     values[0] = f32::from_bits(black_box(values[0].to_bits()));
                 }
             }
-            // Nor are addresses kept in registers from one part to the next.
+            // Addresses are recomputed for each part instead of kept in registers.
             let lane = black_box(lane);
             let at = |i: usize| place(lane, part * PART as u32 + i as u32);
             if !transposed {
@@ -428,7 +441,7 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
                 values = unsafe { exchange(lane, values) };
             }
             if epilogue.is_some() || c.beta != 0.0 {
-                // SAFETY: as the launch promises; C can be read as well.
+                // SAFETY: as the launch promises; C can also be read.
                 unsafe { c.apply_epilogue(epilogue, PART, at, SourceOf::<f32>::NEW, &mut values) };
             } else {
                 values = values.map(|value| c.alpha * value);
@@ -439,7 +452,8 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
                 if row >= c.rows {
                     continue;
                 }
-                // SAFETY: inside, this thread's own, and where there are two, on 8 bytes: columns of pairs are even.
+                // SAFETY: inside, and this thread's own. A pair is on 8 bytes, because its column
+                // is even.
                 unsafe {
                     if is_paired && col + 2 <= c.cols {
                         vec::store(to, [values[i], values[i + 1]]);
@@ -457,14 +471,16 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
     }
 }
 
-/// Of the sums of blocks of eight rows, two rows in two columns of each, those of two neighbours in two rows:
-/// four lanes exchange them, so that those which store together have whole sectors.
+/// Exchanges sums between four lanes, so that lanes that store together fill whole sectors.
+///
+/// In each block of eight rows a thread has two rows of each of two columns. Afterwards it has two
+/// neighbours in each of two rows.
 ///
 /// # Safety
 /// The warp is together.
 #[inline(always)]
 unsafe fn exchange<const PART: usize>(lane: u32, sums: [f32; PART]) -> [f32; PART] {
-    // What this lane has of `[near, far]` and what the other one sends, in the order of the lanes.
+    // Keeps one of `[near, far]`, sends the other, and returns both in the order of the lanes.
     let trade = |[near, far]: [f32; 2], mask: u32| {
         let is_far = lane & mask != 0;
         let (keep, send) = if is_far { (far, near) } else { (near, far) };
@@ -475,10 +491,11 @@ unsafe fn exchange<const PART: usize>(lane: u32, sums: [f32; PART]) -> [f32; PAR
     };
     let mut values = [0.0; PART];
     for block in (0..PART).step_by(4) {
-        // Of each column two rows become one row of two neighbours.
+        // In each column, two rows become one row of two neighbours.
         let first = trade([sums[block], sums[block + 1]], 4);
         let last = trade([sums[block + 2], sums[block + 3]], 4);
-        // Of two such pairs, eight or four columns apart, one, and the other lane's of two rows further.
+        // Of two such pairs, eight or four columns apart, keep one. The other lane sends its pair
+        // of two rows further.
         for i in 0..2 {
             [values[block + i], values[block + 2 + i]] = trade([first[i], last[i]], 1);
         }

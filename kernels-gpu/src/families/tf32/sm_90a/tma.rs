@@ -2,12 +2,13 @@
 //!
 //! # The idea
 //!
-//! A tensor map may say that its elements are TF32. Bulk copies then round each f32 to the nearest TF32 number,
-//! ties to even, on the way to shared memory, and no thread has anything to do with it. What is left is that
-//! `wgmma` takes tiles of TF32 from shared memory with K along the lines alone, which those of a row-major B
-//! are not. But one of its operands may come from registers, and threads load them from wherever they lie. So
-//! the kernel computes `C^T = B^T * A^T`: what `wgmma` calls A is a tile of B^T, in registers, and its B is the
-//! tile of A in shared memory.
+//! A tensor map can declare its elements as TF32. Then bulk copies round each f32 to the nearest
+//! TF32 number, ties to even, on the way to shared memory. No thread takes part.
+//!
+//! One problem is left: `wgmma` reads TF32 tiles in shared memory only with K along the lines, and
+//! a row-major B has N there. But one operand of `wgmma` may come from registers, which threads
+//! load from anywhere. So the kernel computes `C^T = B^T * A^T`. What `wgmma` calls A is a tile of
+//! B^T in registers; its B is the tile of A in shared memory.
 //!
 //! ```text
 //!                     memory             shared memory             wgmma
@@ -21,19 +22,20 @@
 //!
 //! Against [`wgmma_persistent`](crate::ladder::tensor::sm_90a::wgmma_persistent):
 //!
-//! - A line of 128 bytes has 32 elements, so that a step along K is 32.
-//! - The threads load their elements of B for the next step while `wgmma` multiplies this one, and wait for
-//!   that before they hand them over: registers that `wgmma` reads must not change. Meanwhile
-//!   the other warpgroup has the tensor cores.
-//! - A warp's 16 columns of B are such that its 32 loads at once are in different banks:
+//! - A line of 128 bytes has 32 elements, so a step along K is 32.
+//! - The threads load their elements of B for the next step while `wgmma` multiplies this one. They
+//!   hand them over only after a wait: registers that `wgmma` reads must not change. Meanwhile the
+//!   other warpgroup has the tensor cores.
+//! - A warp's 16 columns of B are chosen so that its 32 simultaneous loads are in different banks:
 //!   see `fragment.rs`.
-//! - A thread has sums of two columns of C. They go through shared memory, so that a warp stores whole lines.
+//! - A thread has sums of two columns of C. They go through shared memory, so that a warp stores
+//!   whole lines.
 //!
 //! # What should get better, and what comes next
 //!
-//! A and B are read where they lie, with no copy and no instruction for rounding. Where their rows do not begin
-//! on 16 bytes, or A lies as its transpose, they are copied first. Products that are too small for a tile on
-//! every multiprocessor are left to the kernels that split K (`runs/h200/tf32`).
+//! A and B are read in place, with no copy and no rounding instruction. Operands with misaligned
+//! rows, and a transposed A, are copied first. If a product has too few tiles for the
+//! multiprocessors, the kernels that split K compute it (`runs/h200/tf32`).
 
 use core::array;
 
@@ -62,13 +64,14 @@ use crate::device::pipeline::roles::{
 use crate::device::pipeline::state::PipelineState;
 use crate::device::schedule::raster::swizzle;
 
-/// Columns of C of a warpgroup, which `wgmma` sets, and of a block.
+/// Columns of C per warpgroup, which `wgmma` fixes, and per block.
 const WN: u32 = 64;
 const BN: u32 = WARPGROUPS * WN;
-/// Consumer warpgroups; one more produces.
+/// Consumer warpgroups; one more warpgroup produces.
 const WARPGROUPS: u32 = 2;
 const THREADS: u32 = (WARPGROUPS + 1) * WARPGROUP;
-/// Sums that a thread stages and stores at once; rows of C that a warpgroup has of these, and elements of its memory for them.
+/// Sums that a thread stages and stores at once. Below: a warpgroup's rows of C in these, and its
+/// elements of staging memory.
 const PART: usize = OUTPUTS_AT_ONCE;
 const STAGED_ROWS: u32 = PART as u32 * WARPGROUP / WN;
 const STAGING: u32 = STAGED_ROWS * WN;
@@ -103,7 +106,7 @@ macro_rules! kernels {
             source: include_str!("tma.rs"),
         };
 
-        /// `C = epilogue(alpha * A * op(B) + beta * C)`, of each product of a batch.
+        /// Computes `C = epilogue(alpha * A * op(B) + beta * C)` for each product of a batch.
         ///
         /// # Safety
         /// - The parameters and the grid are as [`KernelAbi::Tf32TensorMap`] says.
@@ -147,13 +150,13 @@ kernels! {
     TILE_256X128, tf32_256x128:
         "TF32 tensor cores, rounded to nearest by bulk copies: 256 x 128 per block",
         [f32; 128], 4 stages;
-    /// Where rounds of such tiles leave fewer multiprocessors without one.
+    /// If its tiles leave fewer multiprocessors idle in the tail wave.
     TILE_192X128, tf32_192x128: "tf32_256x128 with 192 x 128 outputs per block",
         [f32; 96], 5 stages;
-    /// For smaller ones.
+    /// For smaller products.
     TILE_128X128, tf32_128x128: "tf32_256x128 with 128 x 128 outputs per block",
         [f32; 64], 6 stages;
-    /// For the smallest.
+    /// For the smallest products.
     TILE_64X128, tf32_64x128: "tf32_256x128 with 64 x 128 outputs per block",
         [f32; 32], 8 stages;
 }
@@ -165,7 +168,7 @@ struct Product {
     batch: u32,
     /// Elements from one C to the next.
     stride_c: u64,
-    /// From one product to the next in the maps' third dimension: 0 if all have the same.
+    /// Step of A from one product to the next, in its map's third dimension: 0 if all share one A.
     step_a: u32,
     step_b: u32,
     c: Output,
@@ -173,7 +176,7 @@ struct Product {
 }
 
 impl Product {
-    /// C and the epilogue of one of them.
+    /// C and the epilogue of one product.
     #[inline(always)]
     fn output(&self, product: u32) -> (Output, Parameters) {
         let offset = product as usize * self.stride_c as usize;
@@ -182,8 +185,10 @@ impl Product {
     }
 }
 
-/// A kernel with `SUMS` sums per thread, and what lies in shared memory: the stages of A, those of B, what each warpgroup stages sums in, and
-/// two barriers for each stage.
+/// A kernel with `SUMS` sums per thread, and the layout of its shared memory.
+///
+/// In order: the stages of A, those of B, each warpgroup's memory for staged sums, and two barriers
+/// for each stage.
 struct Storage<const SUMS: usize, const STAGES: u32>;
 
 impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
@@ -196,7 +201,7 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
     const B_AT: u32 = STAGES * Self::STAGE_A;
     const STAGING_AT: u32 = Self::B_AT + STAGES * Self::STAGE_B;
     const BARRIERS_AT: u32 = Self::STAGING_AT + WARPGROUPS * STAGING;
-    /// Bytes of all of it, wherever it begins: PTX promises a multiple of 128.
+    /// Bytes in all, in the worst case: PTX promises that memory begins on a multiple of 128.
     const END: u32 = Self::BARRIERS_AT * 4 + 2 * STAGES * 8 + (ALIGNMENT - 128);
 
     /// # Safety
@@ -211,7 +216,7 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
         let warpgroup = tid / WARPGROUP;
         let (width, height) = (n.div_ceil(BN), m.div_ceil(Self::BM));
         let (tiles, steps) = (width * height * of.batch, k.div_ceil(BK));
-        // The product of a tile, and the tile's row and column in it.
+        // The product of a tile, and the tile's first row and column in it.
         let place = |tile: u32| {
             let product = tile / (width * height).max(1);
             let (y, x) = swizzle(tile - product * (width * height), width, height);
@@ -220,12 +225,13 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
 
         if steps == 0 {
             dependent_launch::begin();
-            // Apart, because a second way to the sums would have the assembler serialise all `wgmma`.
+            // A path of its own: a second path to the accumulators would make `ptxas` serialise all
+            // `wgmma`.
             let mut tile = thread::block_idx_x();
             while tile < tiles {
                 let (product, row, col) = place(tile);
                 let (c, epilogue) = of.output(product);
-                // One column of the tile for each thread, a few rows at a time.
+                // Each thread has one column of the tile, a few rows at a time.
                 for at in (tid..Self::BM / PART as u32 * BN).step_by(THREADS as usize) {
                     let (row, col) = (row + at / BN * PART as u32, col + at % BN);
                     let at = |i: usize| (row + i as u32, col);
@@ -258,8 +264,8 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
         dependent_launch::begin();
 
         if warpgroup == WARPGROUPS {
-            // SAFETY: a whole warpgroup, the block's last, with more than that; the others take what it
-            // gives.
+            // SAFETY: a whole warpgroup, the block's last, which has more registers than that. The
+            // others take what it gives.
             unsafe { thread::warpgroup_reg_dealloc::<PRODUCER_REGISTERS>() };
             if tid != WARPGROUPS * WARPGROUP {
                 return;
@@ -276,8 +282,8 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
                     let at = (step * BK).cast_signed();
                     let to_a = a_smem.add(state.stage * Self::STAGE_A);
                     let to_b = b_smem.add(state.stage * Self::STAGE_B);
-                    // SAFETY: both warpgroups have said that they are done with the stage, and nobody else
-                    // reads or writes it.
+                    // SAFETY: both warpgroups have said that they are done with the stage, and
+                    // nobody else reads or writes it.
                     unsafe {
                         empty.add(state.stage).wait_parity(state.parity ^ 1);
                         full.arrive_expect_tx(4 * (Self::STAGE_A + Self::STAGE_B));
@@ -299,8 +305,8 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
             return;
         }
 
-        // SAFETY: each of the other warpgroups, with less than that; together they want no more than the
-        // block was launched with.
+        // SAFETY: each of the other warpgroups, which has fewer registers than that. Together they
+        // want no more than the block was launched with.
         unsafe { thread::warpgroup_reg_alloc::<CONSUMER_REGISTERS>() };
         let (warp, lane) = (tid / 32 % 4, warp::lane_id());
         let b_mine = b_smem.add(warpgroup * (WN * BK));
@@ -312,14 +318,16 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
         let mut tile = thread::block_idx_x();
         while tile < tiles {
             let mut acc = [0.0f32; SUMS];
-            // SAFETY: a whole warpgroup; the barriers are initialised, and the producer fills as many stages.
+            // SAFETY: a whole warpgroup; the barriers are initialised, and the producer fills
+            // `steps` stages.
             unsafe {
                 state = stages.multiply::<SUMS, TRANS_B>(state, steps, fragment, lane, &mut acc);
             }
 
             let (product, row, col) = place(black_box(tile));
             let (c, epilogue) = of.output(product);
-            // SAFETY: whole warpgroups, each with its own memory, of elements that are nobody else's.
+            // SAFETY: whole warpgroups, each with its own memory. Nobody else touches these
+            // elements.
             unsafe {
                 let col = col + warpgroup * WN;
                 Self::store::<TRANS_B>(c, epilogue, row, col, warpgroup, staging, &acc);
@@ -328,12 +336,15 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
         }
     }
 
-    /// Stores a thread's sums, those of its warpgroup from (row, col) on: some rows at a time go through shared memory, so that a
-    /// warp stores runs of 128 bytes, wherever rows begin.
+    /// Stores a thread's sums; those of its warpgroup begin at (row, col).
+    ///
+    /// A few rows at a time go through shared memory, so that a warp stores runs of 128 bytes,
+    /// wherever rows begin.
     ///
     /// # Safety
-    /// Whole warpgroups call this together, each with a number, and with memory for [`STAGING`] elements, of its own; no other thread stores
-    /// these elements.
+    /// - Whole warpgroups call this together.
+    /// - Each has a number of its own, and its own memory for [`STAGING`] elements.
+    /// - No other thread stores these elements.
     #[inline(always)]
     unsafe fn store<const TRANS_B: bool>(
         c: Output,
@@ -344,10 +355,11 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
         staging: SharedPtr<f32>,
         acc: &[f32; SUMS],
     ) {
-        // What follows is not kept in registers during the loop along K.
+        // Behind `black_box`, so that the loop along K keeps none of it in registers.
         let lane = black_box(warp::lane_id());
         let warp = black_box(thread::thread_idx_x()) / 32 % 4;
-        // Lanes that differ in `lane % 4` have rows two apart: their columns are exchanged so that they are in different banks.
+        // Swizzled: lanes that differ in `lane % 4` have rows two apart, and store to different
+        // banks.
         let exchanged =
             |row: u32, col: u32| row * WN + (col ^ (row / 2 % 4 * if TRANS_B { 8 } else { 4 }));
         let stage = |lane: u32, sums: [f32; PART]| {
@@ -366,7 +378,8 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
             let first = (row + down) as usize * c.ld as usize + (col + right) as usize;
             for part in 0..SUMS / PART {
                 stage(lane, array::from_fn(|i| c.alpha * acc[part * PART + i]));
-                // SAFETY: all threads come to the barriers; stored before the first; inside of C, on 16 bytes, and nobody else's.
+                // SAFETY: all threads come to the barriers, and the sums were stored before the
+                // first. The places are inside of C, on 16 bytes, and nobody else's.
                 unsafe {
                     meet(warpgroup);
                     let quads = [0, 2, 4, 6].map(|i| staging.load4(exchanged(down + i, right)));
@@ -380,7 +393,7 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
             return;
         }
         let is_aligned = begins_aligned && (is_wide || c.cols.is_multiple_of(4));
-        // Not known to the compiler, so that the loop is not unrolled.
+        // Behind `black_box`, so that the loop is not unrolled.
         for part in 0..black_box((SUMS / PART) as u32) {
             let row = row + part * STAGED_ROWS;
             if row >= c.rows || col >= c.cols {
@@ -388,25 +401,26 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
             }
             let mut sums = [0.0; PART];
             for i in 0..SUMS / PART {
-                // Registers have no addresses: each part has moves of its own, behind a branch, since what
-                // is in it cannot be computed ahead.
+                // Registers have no addresses. So each part has its own moves behind a branch,
+                // whose values cannot be computed ahead.
                 if i as u32 == black_box(part) {
                     sums = array::from_fn(|j| acc[i * PART + j]);
                     sums[0] = f32::from_bits(black_box(sums[0].to_bits()));
                 }
             }
-            // Nor are addresses kept in registers from one part to the next.
+            // Addresses are recomputed for each part instead of kept in registers.
             let lane = black_box(lane);
             stage(lane, sums);
             // SAFETY: all threads of the warpgroup come to its barrier.
             unsafe { meet(warpgroup) };
-            // Four neighbours of each of four rows, or two, 32 columns apart, of each of eight.
+            // If aligned, four neighbours in each of four rows. Otherwise two elements, 32 columns
+            // apart, in each of eight rows.
             let place = |i: u32| match is_aligned {
                 true => (warp * 8 + i / 4 * 2 + lane / 16, lane % 16 * 4 + i % 4),
                 false => (warp * 8 + i / 2, lane + i % 2 * 32),
             };
             let mut values = [0.0; PART];
-            // SAFETY: stored before the barrier; four are on 16 bytes.
+            // SAFETY: stored before the barrier; each four are on 16 bytes.
             unsafe {
                 if is_aligned {
                     for i in (0..PART).step_by(4) {
@@ -425,7 +439,8 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
                 let (down, right) = place(i as u32);
                 (row + down, col + right)
             };
-            // SAFETY: elements that are nobody else's; then all threads of the warpgroup come to its barrier.
+            // SAFETY: elements that nobody else touches. Then all threads of the warpgroup come to
+            // its barrier.
             unsafe {
                 c.store_epilogue(epilogue, is_aligned, PART, at, values);
                 meet(warpgroup);
@@ -437,7 +452,7 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
 /// The barrier of a consumer warpgroup.
 ///
 /// # Safety
-/// All its threads come to it, and nobody else.
+/// All threads of the warpgroup come to it, and nobody else.
 #[inline(always)]
 unsafe fn meet(warpgroup: u32) {
     // SAFETY: the caller's contract.

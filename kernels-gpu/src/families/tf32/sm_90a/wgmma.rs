@@ -1,12 +1,12 @@
-//! TF32 by `wgmma`, for Hopper: threads bring tiles of A and B, and round them.
+//! TF32 by `wgmma`, for Hopper: threads load tiles of A and B, and round them.
 //!
 //! # The idea
 //!
-//! `wgmma` takes TF32 from shared memory with K along the lines alone, and a row-major B has N there. So
-//! producer warps bring the tiles, as in
-//! [`transposed`](crate::ladder::f32::transposed): they load quads to registers, transpose those of B, round, and store
-//! both as `wgmma` reads them. Operands that are transposed, and those that 128-bit loads do not reach, are
-//! copied first: the entry points for the latter are right, but load single elements, and are slow.
+//! `wgmma` reads TF32 in shared memory only with K along the lines, and a row-major B has N there.
+//! So producer warps bring the tiles, as in [`transposed`](crate::ladder::f32::transposed). They
+//! load quads to registers, transpose those of B, round, and store both as `wgmma` reads them.
+//! Transposed operands are copied first, and so are misaligned ones. Entry points for misaligned
+//! operands exist and are right, but they load single elements, and are slow.
 //!
 //! # What changed
 //!
@@ -19,17 +19,19 @@
 //!   warpgroup 1   full[s] --> wgmma (rows 64 to 127) --> empty[s]   += (tf32x3)
 //! ```
 //!
-//! - Producers are two whole warpgroups, which take steps in turn. What one loads is in flight while the other
-//!   rounds and stores. Their stores are ordered before `wgmma`'s reads by `fence.proxy.async` and the barrier.
-//! - With `tf32x3` the consumers issue their `wgmma` in turn, too: one adds while the other multiplies.
-//! - A block has one tile of C, or with split-K a part of its sum, and there are batches and
+//! - Producers are two whole warpgroups, which take steps in turn. While one rounds and stores, the
+//!   loads of the other are in flight. `fence.proxy.async` and the barrier order their stores
+//!   before `wgmma`'s reads.
+//! - With `tf32x3` the consumers also issue their `wgmma` in turn: one adds while the other
+//!   multiplies.
+//! - A block has one tile of C, or with split-K a part of its sum. There are batches and
 //!   [epilogues](crate::abi::epilogue), as in [`tiles`](crate::families::f32).
 //!
 //! # What should get better, and what comes next
 //!
-//! `tf32x3` is as accurate as f32 and twice as fast. `tf32` waits for its loads: they go through registers, where
-//! bulk copies keep more bytes in flight (`runs/h200/tf32`), and round, too: large products
-//! are left to [`tma`](super::tma).
+//! `tf32x3` is as accurate as f32 and twice as fast. `tf32` waits for its loads, which go through
+//! registers. Bulk copies keep more bytes in flight (`runs/h200/tf32`), and also round: large
+//! products are left to [`tma`](super::tma).
 
 use cuda_std::hint::black_box;
 use cuda_std::mbarrier::{self, Mbarrier};
@@ -48,7 +50,7 @@ use crate::device::reduce::split_k::{is_last_of_part, reduce_sums, tile_number};
 use crate::device::schedule::raster::swizzle;
 use crate::device::schedule::split_k::Params;
 
-/// Rows of a warpgroup's sums, which `wgmma` sets.
+/// Rows of a warpgroup's sums, which `wgmma` fixes.
 const WM: u32 = 64;
 /// Threads of a warpgroup.
 const WARPGROUP: u32 = producer::THREADS;
@@ -110,12 +112,14 @@ kernels! {
     tf32x3_128x128:
         "three TF32 products for the accuracy of f32: 128 x 128 per block",
         [f32; 64] x 2, 3 stages, split true, registers [104, 152];
-    /// For the smallest.
+    /// For the smallest products.
     tf32x3_64x64: "tf32x3_128x128 with 64 x 64 outputs per block",
         [f32; 32] x 1, 6 stages, split true, registers [168, 168];
 }
 
-/// A kernel: `CONSUMERS` warpgroups with `SUMS` sums per thread each, and the [`PRODUCERS`]. `SPLIT`: `tf32x3`.
+/// A kernel: `CONSUMERS` warpgroups with `SUMS` sums per thread, and the [`PRODUCERS`].
+///
+/// `SPLIT` means `tf32x3`.
 struct Geometry<
     const SUMS: usize,
     const CONSUMERS: u32,
@@ -154,20 +158,22 @@ impl<
         crate::abi::Tile { bm: Self::BM, bn: Self::BN, bk: BK, tm: 2, tn: SUMS as u32 / 2 };
     const THREADS: u32 = (CONSUMERS + PRODUCERS) * WARPGROUP;
 
-    /// Elements of a part of a stage, and of a stage: `big` of A, `small` of A, `big` of B, `small` of B.
+    /// Elements of a part of a stage, and of a stage: `big` of A, `small` of A, `big` of B, `small`
+    /// of B.
     const PART_A: u32 = Self::BM * BK;
     const PART_B: u32 = Self::BN * BK;
     const PARTS: u32 = if SPLIT { 2 } else { 1 };
     const STAGE: u32 = Self::PARTS * (Self::PART_A + Self::PART_B);
-    /// Barriers by which consumers take turns.
+    /// Barriers with which consumers take turns.
     const TURNS: u32 = if SPLIT && CONSUMERS > 1 { CONSUMERS } else { 0 };
     /// Offset of the barriers, in elements.
     const BARRIERS_AT: u32 = STAGES * Self::STAGE;
-    /// PTX promises that shared memory begins on a multiple of 128 bytes.
+    /// PTX promises that shared memory begins on a multiple of 128 bytes, and stages need one of
+    /// [`ALIGNMENT`].
     const SHARED_BYTES: u32 =
         Self::BARRIERS_AT * 4 + (2 * STAGES + Self::TURNS) * 8 + (ALIGNMENT - 128);
 
-    /// Registers of a thread, as a launch of one block per multiprocessor gives them.
+    /// Registers per thread at launch, with one block per multiprocessor.
     const LAUNCHED_REGISTERS: u32 = {
         let all = 65536 / Self::THREADS / 8 * 8;
         if all < 248 { all } else { 248 }
@@ -197,8 +203,8 @@ impl<
         // SAFETY: as the launch promises.
         let (params, split) = unsafe { params.of_block() };
         let (begin, end) = params.range(split);
-        // An empty sum is a step of zeros: a second way to the sums would have the assembler serialise all
-        // `wgmma`.
+        // An empty sum is a step of zeros: a second path to the accumulators would make `ptxas`
+        // serialise all `wgmma`.
         let steps = end.saturating_sub(begin).div_ceil(BK).max(1);
         let tid = thread::thread_idx_x();
         let warpgroup = tid / WARPGROUP;
@@ -225,7 +231,8 @@ impl<
         dependent_launch::begin();
 
         if warpgroup >= CONSUMERS {
-            // SAFETY: a whole warpgroup, which takes what the others give, or gives it.
+            // SAFETY: a whole warpgroup, which takes registers that the others give, or gives its
+            // own.
             unsafe {
                 if PRODUCER_REGISTERS > Self::LAUNCHED_REGISTERS {
                     thread::warpgroup_reg_alloc::<PRODUCER_REGISTERS>();
@@ -259,7 +266,8 @@ impl<
             return;
         }
 
-        // SAFETY: each of the other warpgroups, whole; together all have no more than at the launch.
+        // SAFETY: each of the other warpgroups, whole. Together all have no more registers than at
+        // the launch.
         unsafe {
             if CONSUMER_REGISTERS > Self::LAUNCHED_REGISTERS {
                 thread::warpgroup_reg_alloc::<CONSUMER_REGISTERS>();
@@ -268,8 +276,8 @@ impl<
             }
         }
         let lane = warp::lane_id();
-        // SAFETY: the barriers are initialised; one thread of each warp arrives, since a warp that waits for a
-        // group knows of its own part in it.
+        // SAFETY: the barriers are initialised. One thread of each warp arrives, since a warp that
+        // waits for a group knows only of its own part.
         let release = |stage: u32| unsafe {
             if lane == 0 {
                 empty.add(stage).arrive();
@@ -285,15 +293,18 @@ impl<
             let a = stage.add(warpgroup * (WM * BK));
             let b = stage.add(Self::PARTS * Self::PART_A);
             let tile = |part: SharedPtr<f32>| Tile::k_major(part.cast());
-            // SAFETY: whole warpgroups come here: the loop's condition is the same for their threads, and those
-            // that leave a wait or a release earlier are waited for by `wgmma` itself (`.sync`). The stage is
-            // full, lies as `Producer` stores it, and stays until it is released, when its groups are done.
-            // Nothing touches the sums of `wgmma` before the wait.
+            // SAFETY:
+            // - Whole warpgroups come here: the loop's condition is the same for their threads.
+            //   `wgmma` itself (`.sync`) waits for threads that a wait or a release delays.
+            // - The stage is full and lies as `Producer` stores it. It stays until it is released,
+            //   when its groups are done.
+            // - Nothing touches the sums of `wgmma` before the wait.
             unsafe {
                 full.add(state.stage).wait_parity(state.parity);
                 if SPLIT {
-                    // The warpgroups issue their `wgmma` in turn, so that one adds while the other multiplies. All
-                    // four warps pass the turn on: a warp that came late would wait for the next but one.
+                    // The warpgroups issue their `wgmma` in turn, so that one adds while the other
+                    // multiplies. All four warps pass the turn on: a late warp would otherwise wait
+                    // for the turn after the next.
                     if Self::TURNS > 0 {
                         turn.add(warpgroup).wait_parity((step + 1 + warpgroup) % 2);
                     }
@@ -338,7 +349,7 @@ impl<
                     1 => thread::named_barrier_sync::<1, { WARPGROUP }>(),
                     _ => thread::named_barrier_sync::<1, { 2 * WARPGROUP }>(),
                 };
-                // No stage is used any more.
+                // The stages are no longer in use.
                 let flag = smem.cast();
                 let is_last =
                     |counters: *mut u32| is_last_of_part(split.count, counters, flag, meet);
@@ -346,7 +357,7 @@ impl<
                     return;
                 }
             }
-            // Once more, so that it takes no registers in the loop.
+            // Read again behind `black_box`, so that it takes no registers in the loop.
             let tid = black_box(thread::thread_idx_x());
             let (block_row, block_col) = Self::block();
             let row = block_row + tid / 32 * 16 + tid % 32 / 4;
@@ -355,7 +366,8 @@ impl<
         }
     }
 
-    /// Where the block's tile begins, worked out where it is needed: so it takes no registers before.
+    /// Where the block's tile begins. Recomputed at each use, so that it occupies no registers
+    /// before.
     #[inline(always)]
     fn block() -> (u32, u32) {
         let (width, height) = (thread::grid_dim_x(), thread::grid_dim_y());
@@ -374,12 +386,12 @@ impl<
             unsafe { c.store_fragments(row, col, sums) };
             return;
         }
-        /// Sums that registers are left for.
+        /// Sums per turn, limited by the registers that are left.
         const PART: usize = 8;
         let epilogue = params.epilogue();
         let mut next = 0;
         while next < SUMS / PART {
-            // The compiler knows nothing of it: one piece of code for all parts.
+            // Behind `black_box`: one piece of code for all parts.
             let part = black_box(next as u32) as usize;
             let mut values = [0.0; PART];
             for i in 0..SUMS {

@@ -75,22 +75,24 @@ use crate::device::schedule::stream_k::{MailboxEntry, Scheduler, TilePlace};
 /// Threads that compute, and threads that fill the pipeline.
 const CONSUMERS: u32 = THREADS;
 const PRODUCERS: u32 = 128;
-/// Steps along K that the loop spells out, and how often it does for a tile.
+/// Steps along K that the loop spells out, and how often it does so for a tile.
 const PART: u32 = 8;
 const PARTS: u32 = BK / PART;
-/// Entries of the mailbox: each is for a tile or more, and the producers are at most STAGES tiles
+/// Entries of the mailbox. Each is for a tile or more, and the producers are at most STAGES tiles
 /// ahead.
 const ENTRIES: u32 = 8;
 
-/// Arrivals of a consumer thread, counted from its last load of a tile, until the copy engine may
-/// overwrite the tile: one for the tile itself, and those for the next one.
+/// Arrivals of a consumer thread that pass before the copy engine may overwrite a tile.
 ///
-/// PTX orders the loads before the copy by `fence.proxy.async` alone, which costs 1 % here. Without
-/// it this rests on the machine: a warp issues its instructions in order, and one that uses a
-/// loaded value waits for the load. So the values must be used before the last of these arrivals.
-/// In the source they are; that the assembler leaves it so, `cargo xtask build-ptx` checks in its
-/// disassembly wherever there are ptxas and cuobjdump, as in CI. Nobody checks the driver's own
-/// assembler.
+/// They are counted from the thread's last load of the tile: one for the tile itself, and those for
+/// the next tile.
+///
+/// PTX orders the loads before the copy only by `fence.proxy.async`, which costs 1 % here. Without
+/// the fence this rests on the machine. A warp issues its instructions in order, and an instruction
+/// that uses a loaded value waits for the load. So the values must be used before the last of these
+/// arrivals. In the source they are. `cargo xtask build-ptx` checks in the disassembly that the
+/// assembler leaves it so, wherever there are ptxas and cuobjdump, as in CI. Nobody checks the
+/// driver's own assembler.
 pub const ARRIVALS_TO_RELEASE: u32 = 1 + PARTS;
 
 /// Offsets in shared memory, in elements.
@@ -119,12 +121,12 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     source: include_str!("persistent.rs"),
 };
 
-/// `C = alpha * A * B + beta * C`, of each product of a batch.
+/// Computes `C = epilogue(alpha * A * B + beta * C)` for each product of a batch.
 ///
 /// # Safety
 /// - The parameters and the grid are as [`KernelAbi::StreamK`] says.
-/// - Nothing else writes A, B or what the epilogue reads, or touches C and the workspace, during the
-///   launch.
+/// - Nothing else writes A, B or what the epilogue reads, or touches C and the workspace, during
+///   the launch.
 #[kernel(block = CONSUMERS + PRODUCERS, min_blocks = 1)]
 pub unsafe fn persistent(
     m: u32,
@@ -177,7 +179,7 @@ pub unsafe fn persistent(
         // SAFETY: four whole warps, the block's last group; the others take what it gives.
         unsafe { thread::warpgroup_reg_dealloc::<56>() };
         let transposer = storage.transposer(warp - CONSUMERS / 32, lane);
-        // One tile behind what is asked for: there has been a tile's time for it to arrive.
+        // One tile behind the copies, which have had a tile's time to arrive.
         let transpose = |tile: TileNumber| {
             // SAFETY: the producers waited until the stage was empty; each thread has its own part.
             unsafe { transposer.transpose::<4, false>(tile) };
@@ -199,8 +201,8 @@ pub unsafe fn persistent(
             let mut at = work.first * BK;
             let end = (work.first + work.steps) * BK;
             while at < end {
-                // SAFETY: all have used what they read of the stages: of A and B as it is told at
-                // ARRIVALS_TO_RELEASE, of raw A by storing it before the barrier of these warps.
+                // SAFETY: all threads have used what they read of the stages. For A and B see
+                // ARRIVALS_TO_RELEASE; they have stored raw A before the barrier of these warps.
                 unsafe {
                     let (maps, at_b) = ([map_a, map_b], [col, at, product_b]);
                     wait_until_empty(storage, state);
@@ -220,7 +222,7 @@ pub unsafe fn persistent(
                 } else if state.0 > 0 {
                     transpose(state.previous());
                 }
-                // All have read the raw tile, and stored it, so that it is read for sure.
+                // All have read the raw tile. They have also stored it, so the reads are done.
                 // SAFETY: the producer threads, all of them; nobody else uses this barrier.
                 unsafe { thread::named_barrier_sync::<2, PRODUCERS>() };
                 state = state.next();
@@ -230,7 +232,7 @@ pub unsafe fn persistent(
         if state.0 > 0 && !a_transposed {
             transpose(state.previous());
         }
-        // A tile of nothing, and an entry that says so.
+        // An empty tile, and an entry that says so.
         // SAFETY: as above.
         unsafe {
             wait_until_empty(storage, state);
@@ -246,7 +248,7 @@ pub unsafe fn persistent(
     // SAFETY: the block's first two groups; 56 + 2 * 224 is what the launch gave to the three.
     unsafe { thread::warpgroup_reg_alloc::<224>() };
     if k == 0 {
-        // Apart, because a second way into the stores makes the loop slower.
+        // A path of its own: a second path into the stores makes the loop slower.
         while let Some(work) = work_tiles.next() {
             let TilePlace { product, row, col } = place(work.tile);
             let c = c.wrapping_add(product as usize * stride_c as usize);
@@ -258,7 +260,7 @@ pub unsafe fn persistent(
                 let place = (row + at / BN, col + at % BN);
                 // SAFETY: the consumer threads, and this block's tile: each has its own elements.
                 unsafe { c.store_each(epilogue, [0.0], |_| place) };
-                // Once for all: an epilogue is long.
+                // One piece of code for all elements: an epilogue is long.
                 at = black_box(at + CONSUMERS);
             }
         }
@@ -293,10 +295,10 @@ pub unsafe fn persistent(
                 // SAFETY: as above.
                 unsafe { fragments.load(a_part, b_part, kk + 1) };
             }
-            // The copy engine may only overwrite a tile when this thread has read all of it: a
-            // copy does not queue up behind loads, as a store would. Here that is so of the tile
-            // before this one, since it has been multiplied: see ARRIVALS_TO_RELEASE.
-            // SAFETY: as many arrivals as parts.
+            // The copy engine may overwrite a tile only when this thread has read all of it: a copy
+            // does not queue up behind loads, as a store would. Here that holds for the tile before
+            // this one, which has been multiplied: see ARRIVALS_TO_RELEASE. SAFETY: there is one
+            // arrival per part.
             unsafe { storage.empty(TileNumber(part / PARTS)).arrive() };
             part += 1;
             if part == end {
@@ -310,13 +312,13 @@ pub unsafe fn persistent(
             fragments.multiply(&mut acc, PART - 1);
         }
         fragments.multiply(&mut acc, PART - 1);
-        // What follows is not kept in registers during the loop.
+        // Behind `black_box`, so that the loop keeps none of it in registers.
         let tid = black_box(tid);
         let outputs = ThreadTile::new(tid / 32, tid % 32);
         // SAFETY: written before the tile that was waited for, and kept until the next tiles are
         // read.
         let (number, role) = unsafe { MailboxEntry::at(mailbox, entry).tile() };
-        // SAFETY: likewise.
+        // SAFETY: as above.
         let place = unsafe { MailboxEntry::at(mailbox, entry).place() };
         entry = (entry + 1) % ENTRIES;
         let fixup = Fixup { partials, counters, word };
@@ -332,7 +334,7 @@ pub unsafe fn persistent(
         let c = c.wrapping_add(product as usize * stride_c as usize);
         // SAFETY: the caller keeps the contract, and there is no other output.
         let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
-        // An old C is loaded likewise, many elements at once.
+        // The epilogue's code also loads an old C, many elements at once.
         if epilogue.is_some() || beta != 0.0 {
             let epilogue = epilogue.of_product(product);
             // SAFETY: as above, and each thread stores its own outputs.
@@ -344,8 +346,10 @@ pub unsafe fn persistent(
     }
 }
 
-/// Waits until a tile's stage may be filled: until the tile that had it, STAGES before, has been
-/// multiplied. That is said during the tile after that one, at the barrier of its stage.
+/// Waits until a tile's stage may be filled.
+///
+/// The tile that had it, STAGES before, must have been multiplied. The arrivals that say so come
+/// during the tile after that one, at the barrier of that tile's stage.
 ///
 /// # Safety
 /// The barriers have been initialised, and the thread takes the tiles in turn.

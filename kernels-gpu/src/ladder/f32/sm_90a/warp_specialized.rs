@@ -54,7 +54,7 @@ use crate::device::schedule::raster::swizzled_tile;
 /// Threads that compute, and threads that fill the pipeline.
 const CONSUMERS: u32 = THREADS;
 const PRODUCERS: u32 = 128;
-/// Steps along K that the loop spells out, and how often it does for a tile.
+/// Steps along K that the loop spells out, and how often it does so for a tile.
 const PART: u32 = 8;
 const PARTS: u32 = BK / PART;
 
@@ -115,15 +115,15 @@ pub unsafe fn warp_specialized(
         // SAFETY: four whole warps, the block's last group; the others take what it gives.
         unsafe { thread::warpgroup_reg_dealloc::<56>() };
         let transposer = storage.transposer(warp - CONSUMERS / 32, lane);
-        // One tile behind what is asked for: there has been a tile's time for it to arrive.
+        // One tile behind the copies, which have had a tile's time to arrive.
         let transpose = |tile: TileNumber| {
             // SAFETY: the producers waited until the stage was empty; each thread has its own part.
             unsafe { transposer.transpose::<4, true>(tile) };
         };
         let mut state = TileNumber(0);
         while state.0 < tiles {
-            // SAFETY: all have read what was in the stages, and said so behind a fence: of A and B
-            // at `empty`, of raw A at the barrier of these warps.
+            // SAFETY: all threads have read what was in the stages, and said so behind a fence. For
+            // A and B they did so at `empty`, for raw A at the barrier of these warps.
             unsafe {
                 storage.empty(state).wait_parity(state.phase::<STAGES>() ^ 1);
                 if tid == CONSUMERS {
@@ -149,7 +149,7 @@ pub unsafe fn warp_specialized(
     // SAFETY: the caller keeps the contract, and there is no other output.
     let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
     if k == 0 {
-        // Apart, because a second way into the stores makes the loop slower.
+        // A path of its own: a second path into the stores makes the loop slower.
         // SAFETY: the consumer threads, and this block's tile.
         unsafe { store_zeros(c, block_row, block_col, tid) };
         return;
@@ -176,8 +176,8 @@ pub unsafe fn warp_specialized(
             // SAFETY: as above.
             unsafe { fragments.load(a_part, b_part, kk + 1) };
         }
-        // SAFETY: all of this thread's loads come before what is copied over them; as many
-        // arrivals as parts.
+        // SAFETY: all of this thread's loads come before the copy that overwrites them. There is
+        // one arrival per part.
         unsafe {
             fence_proxy_async();
             storage.empty(TileNumber(part / PARTS)).arrive();

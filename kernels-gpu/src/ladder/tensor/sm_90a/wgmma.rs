@@ -47,7 +47,7 @@ use crate::device::schedule::raster::swizzle;
 /// Rows and columns of C per block.
 const BM: u32 = 64;
 const BN: u32 = 128;
-/// Threads of a warpgroup, and of a block.
+/// Threads of a warpgroup, which is the block.
 const THREADS: u32 = 128;
 /// A thread's sums.
 const SUMS: usize = (BM * BN / THREADS) as usize;
@@ -127,10 +127,12 @@ pub unsafe fn wgmma<const F16: bool>(
                     }
                 }
             }
-            // SAFETY: the block is one warpgroup, all of which comes here: the conditions of
-            // both loops are the same for its threads, and those that leave `if tid == 0` or the
-            // wait earlier are waited for by `wgmma` itself (`.sync`). The tiles have arrived,
-            // lie as the maps copy them, and stay until all have met at the barrier.
+            // SAFETY:
+            // - The block is one warpgroup, and all of it comes here: the conditions of both loops
+            //   are the same for its threads. `wgmma` itself (`.sync`) waits for threads that `if
+            //   tid == 0` or the wait delays.
+            // - The tiles have arrived and lie as the maps copy them. They stay until all threads
+            //   have met at the barrier.
             unsafe {
                 full.wait_parity(parity);
                 match F16 {
@@ -146,7 +148,7 @@ pub unsafe fn wgmma<const F16: bool>(
 
         let lane = warp::lane_id();
         let (row, col) = (y * BM + tid / 32 * 16 + lane / 4, x * BN + lane % 4 * 2);
-        // SAFETY: each thread has its own sums, of elements that are nobody else's.
+        // SAFETY: each thread has its own sums, and nobody else touches their elements.
         unsafe { c.store_fragments(row, col, &acc) };
         tile += thread::grid_dim_x();
     }

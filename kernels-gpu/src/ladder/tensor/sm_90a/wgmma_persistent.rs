@@ -67,8 +67,7 @@ use crate::device::schedule::persistent::Tiles;
 /// Stages by which the second warpgroup lags behind the first.
 const STAGGER: u32 = 2;
 
-/// Declares a kernel for each type of the operands and each way that they lie, and its
-/// [`TensorCoreDescriptor`].
+/// Declares a kernel for each element type and layout, and its [`TensorCoreDescriptor`].
 macro_rules! kernels {
     ($(
         $(#[$doc:meta])*
@@ -90,7 +89,7 @@ macro_rules! kernels {
             source: include_str!("wgmma_persistent.rs"),
         };
 
-        /// `C = epilogue(alpha * op(A) * op(B) + beta * C)`, of each product of a batch.
+        /// Computes `C = epilogue(alpha * op(A) * op(B) + beta * C)` for each product of a batch.
         ///
         /// # Safety
         /// - The parameters and the grid are as [`TensorCoreDescriptor`] says.
@@ -141,13 +140,13 @@ kernels! {
     DESCRIPTOR = wgmma_persistent:
         "tensor cores: 128 x 256 per block, two consumer warpgroups that take turns at storing",
         [f32; 128] x 2, 4 stages;
-    /// Where rounds of such tiles leave fewer multiprocessors without one.
+    /// If its tiles leave fewer multiprocessors idle in the tail wave.
     TILE_128X192 = wgmma_128x192: "wgmma_persistent with 128 x 192 outputs per block",
         [f32; 96] x 2, 5 stages;
-    /// For products of too few tiles of that size for all multiprocessors.
+    /// For products with too few tiles of those sizes for all multiprocessors.
     TILE_128X128 = wgmma_128x128: "wgmma_persistent with 128 x 128 outputs per block",
         [f32; 64] x 2, 6 stages;
-    /// For still fewer.
+    /// For products with still fewer tiles.
     TILE_64X128 = wgmma_64x128: "wgmma_persistent with 64 x 128 outputs per block",
         [f32; 64] x 1, 8 stages;
     /// For the smallest products.
@@ -155,7 +154,9 @@ kernels! {
         [f32; 32] x 1, 8 stages;
 }
 
-/// What lies in shared memory: the stages of A, those of B, what each warp stages sums in, its copy of a
+/// The layout of shared memory.
+///
+/// In order: the stages of A, those of B, each warp's memory for staged sums, each warp's copy of a
 /// bias, and two barriers for each stage.
 struct Storage<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32>;
 
@@ -175,8 +176,8 @@ impl<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32>
     const BIAS_AT: u32 = Self::STAGING_AT + Self::WARPS * STAGING * 2;
     const BARRIERS_AT: u32 = Self::BIAS_AT + Self::WARPS * Self::BN * 2;
 
-    /// Bytes of all of it, wherever it begins: PTX promises a multiple of 128, and the swizzle wants
-    /// one of [`ALIGNMENT`].
+    /// Bytes in all, in the worst case: PTX promises a multiple of 128, and the swizzle wants one
+    /// of [`ALIGNMENT`].
     const END: u32 = {
         assert!(
             STAGGER < STAGES,
@@ -192,11 +193,12 @@ impl<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32>
     };
 }
 
-/// The kernel: blocks of `WARPGROUPS` consumer warpgroups, each with 64 rows of a tile of C and
-/// `SUMS` sums per thread, and one more that produces.
+/// The kernel: `WARPGROUPS` consumer warpgroups, and one more that produces.
+///
+/// Each consumer warpgroup has 64 rows of a tile of C, in `SUMS` sums per thread.
 ///
 /// # Safety
-/// As for [`wgmma_persistent()`]; the block has `WARPGROUPS` and one more.
+/// As for [`wgmma_persistent()`]. The block has `WARPGROUPS` and one more.
 #[inline(always)]
 unsafe fn gemm<
     const SUMS: usize,
@@ -218,7 +220,8 @@ unsafe fn gemm<
     let steps = k.div_ceil(BK);
 
     if steps == 0 {
-        // Apart, because a second way to the sums would have the assembler serialise all `wgmma`.
+        // A path of its own: a second path to the accumulators would make `ptxas` serialise all
+        // `wgmma`.
         dependent_launch::wait();
         // SAFETY: all threads of the block are here.
         unsafe { tiles.store_empty(c, (WARPGROUPS + 1) * WARPGROUP) };
@@ -248,14 +251,14 @@ unsafe fn gemm<
         }
     }
     thread::sync_threads();
-    // All until here went on while the kernel before this one ended.
+    // Everything up to here overlaps the end of the kernel in front.
     dependent_launch::launch_dependents();
     dependent_launch::wait();
 
     if warpgroup == WARPGROUPS {
         if moves_registers(WARPGROUPS) {
-            // SAFETY: a whole warpgroup, the block's last, with more than that; the others take what it
-            // gives.
+            // SAFETY: a whole warpgroup, the block's last, which has more registers than that. The
+            // others take what it gives.
             unsafe { thread::warpgroup_reg_dealloc::<PRODUCER_REGISTERS>() };
         }
         if tid == WARPGROUPS * WARPGROUP {
@@ -266,30 +269,31 @@ unsafe fn gemm<
     }
 
     if moves_registers(WARPGROUPS) {
-        // SAFETY: each of the other warpgroups, with less than that; together they want no more than the
-        // block was launched with.
+        // SAFETY: each of the other warpgroups, which has fewer registers than that. Together they
+        // want no more than the block was launched with.
         unsafe { thread::warpgroup_reg_alloc::<CONSUMER_REGISTERS>() };
     }
     let lane = warp::lane_id();
-    // SAFETY: the barriers are initialised; one thread of each warp arrives, since a warp that waits
-    // for a group knows of its own part in it.
+    // SAFETY: the barriers are initialised. One thread of each warp arrives, since a warp that
+    // waits for a group knows only of its own part.
     let release = |stage: u32| unsafe {
         if lane == 0 {
             stages.empty.add(stage).arrive();
         }
     };
     if warpgroup == 1 && steps > STAGGER && thread::block_idx_x() < tiles.count() {
-        // SAFETY: its first phase, which lasts until this warpgroup has read the stage, too.
+        // SAFETY: the barrier's first phase, which lasts until this warpgroup has also read the
+        // stage.
         unsafe { stages.full.add(STAGGER).wait_parity(0) };
     }
     let mut state = PipelineState::FIRST;
     let mut tile = thread::block_idx_x();
     while tile < tiles.count() {
-        // Each time anew, so that it is in no registers meanwhile.
+        // Recomputed at each use, so that it occupies no registers in between.
         let place = || {
             let (product, row, col) = tiles.place(black_box(tile));
             let warp = black_box(tid) / 32;
-            // SAFETY: the warp's own, of as many columns.
+            // SAFETY: the warp's own memory, with an element for each of these columns.
             let bias = unsafe { StagedBias::at(bias.add(warp * stages.cols)) };
             (warp, row + warp * 16, col, tiles.output(c, product), bias)
         };
@@ -303,10 +307,13 @@ unsafe fn gemm<
         let mut step = 0;
         loop {
             let [a, b] = stages.tiles(state.stage);
-            // SAFETY: whole warpgroups come here: the conditions of both loops are the same for their
-            // threads, and those that leave a wait or a release earlier are waited for by `wgmma`
-            // itself (`.sync`). The stage is full, lies as the maps copy it, and stays until it is
-            // released, when its group is done. Nothing touches the sums before the wait.
+            // SAFETY:
+            // - Whole warpgroups come here: the conditions of both loops are the same for their
+            //   threads. `wgmma` itself (`.sync`) waits for threads that a wait or a release
+            //   delays.
+            // - The stage is full and lies as the maps copy it. It stays until it is released, when
+            //   its group is done.
+            // - Nothing touches the sums before the wait.
             unsafe {
                 stages.full.add(state.stage).wait_parity(state.parity);
                 let a = a.add(warpgroup * (WM * BK));
@@ -329,7 +336,8 @@ unsafe fn gemm<
 
         let (warp, row, col, c, bias) = place();
         let staging = staging.add(warp * STAGING);
-        // SAFETY: whole warps, each with its own memory and sums, of elements that are nobody else's.
+        // SAFETY: whole warps, each with its own memory and sums. Nobody else touches these
+        // elements.
         unsafe { c.store_fragments::<WM, _, _>(row, col, staging, bias, array::from_ref(&acc)) };
         tile += thread::grid_dim_x();
     }

@@ -56,7 +56,7 @@ use crate::device::pipeline::roles::{
 use crate::device::pipeline::state::PipelineState;
 use crate::device::schedule::persistent::Tiles;
 
-/// A thread's sums of a `wgmma`, and how many of these a warpgroup has for a tile, one below the other.
+/// A thread's sums of one `wgmma`, and the number of these that a tile has, one below the other.
 const SUMS: usize = 64;
 const COUNT: usize = 2;
 /// Rows and columns of C of a warpgroup.
@@ -72,14 +72,16 @@ const THREADS: u32 = (WARPGROUPS + 1) * WARPGROUP;
 /// Warps with sums.
 const WARPS: u32 = WARPGROUPS * WARPGROUP / 32;
 
-/// What lies in shared memory: the stages of A, those of B, what each warp stages sums in, its copy of a
-/// bias, two barriers for each stage, and one for each warpgroup's turn. Offsets in elements.
+/// The layout of shared memory: offsets in elements.
+///
+/// In order: the stages of A, those of B, each warp's memory for staged sums, and each warp's copy
+/// of a bias. Then two barriers for each stage, and one for each warpgroup's turn.
 const B_AT: u32 = STAGES * BM * BK;
 const STAGING_AT: u32 = B_AT + STAGES * BK * BN;
 const BIAS_AT: u32 = STAGING_AT + WARPS * STAGING * 2;
 const BARRIERS_AT: u32 = BIAS_AT + WARPS * BN * 2;
-/// Bytes of all of it, wherever it begins: PTX promises a multiple of 128, and the swizzle wants
-/// one of [`ALIGNMENT`].
+/// Bytes in all, in the worst case: PTX promises a multiple of 128, and the swizzle wants one of
+/// [`ALIGNMENT`].
 const SHARED_BYTES: u32 = BARRIERS_AT * 2 + (2 * STAGES + WARPGROUPS) * 8 + (ALIGNMENT - 128);
 
 const _: () = assert!(moves_registers(WARPGROUPS), "a consumer's sums need them");
@@ -88,7 +90,7 @@ const _: () = assert!(
     "a multiprocessor has no more"
 );
 
-/// What it takes, and what a launch must provide.
+/// What the host needs to launch [`wgmma_pingpong()`].
 pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
     entry_points: entry_points!(wgmma_pingpong, layouts),
     summary: "two warpgroups with 128 x 128 outputs each: one multiplies while the other one stores",
@@ -103,7 +105,7 @@ pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
     source: include_str!("wgmma_pingpong.rs"),
 };
 
-/// `C = epilogue(alpha * op(A) * op(B) + beta * C)`, of each product of a batch.
+/// Computes `C = epilogue(alpha * op(A) * op(B) + beta * C)` for each product of a batch.
 ///
 /// # Safety
 /// - The parameters and the grid are as [`TensorCoreDescriptor`] says.
@@ -158,7 +160,8 @@ unsafe fn gemm<const F16: bool, const TRANS_A: bool, const TRANS_B: bool>(
     let steps = k.div_ceil(BK);
 
     if steps == 0 {
-        // Apart, because a second way to the sums would have the assembler serialise all `wgmma`.
+        // A path of its own: a second path to the accumulators would make `ptxas` serialise all
+        // `wgmma`.
         dependent_launch::wait();
         // SAFETY: all threads of the block are here.
         unsafe { tiles.store_empty(c, THREADS) };
@@ -192,13 +195,13 @@ unsafe fn gemm<const F16: bool, const TRANS_A: bool, const TRANS_B: bool>(
         }
     }
     thread::sync_threads();
-    // All until here went on while the kernel before this one ended.
+    // Everything up to here overlaps the end of the kernel in front.
     dependent_launch::launch_dependents();
     dependent_launch::wait();
 
     if warpgroup == WARPGROUPS {
-        // SAFETY: a whole warpgroup, the block's last, with more than that; the others take what it
-        // gives.
+        // SAFETY: a whole warpgroup, the block's last, which has more registers than that. The
+        // others take what it gives.
         unsafe { thread::warpgroup_reg_dealloc::<PRODUCER_REGISTERS>() };
         if tid == WARPGROUPS * WARPGROUP {
             // SAFETY: one thread of the block; the maps are as the caller promises.
@@ -207,28 +210,28 @@ unsafe fn gemm<const F16: bool, const TRANS_A: bool, const TRANS_B: bool>(
         return;
     }
 
-    // SAFETY: each of the other warpgroups, with less than that; together they want no more than the
-    // block was launched with.
+    // SAFETY: each of the other warpgroups, which has fewer registers than that. Together they want
+    // no more than the block was launched with.
     unsafe { thread::warpgroup_reg_alloc::<CONSUMER_REGISTERS>() };
     let lane = warp::lane_id();
-    // SAFETY: the barriers are initialised; one thread of each warp arrives, since a warp that waits
-    // for a group knows of its own part in it.
+    // SAFETY: the barriers are initialised. One thread of each warp arrives, since a warp that
+    // waits for a group knows only of its own part.
     let arrive = |barrier: Mbarrier| unsafe {
         if lane == 0 {
             barrier.arrive();
         }
     };
-    // The stages of the tiles in front of the first are the other warpgroup's.
+    // The stages in front of the warpgroup's first tile are the other warpgroup's.
     let mut state = PipelineState::FIRST.skip::<STAGES>(warpgroup * steps);
-    // Nobody hands over to the first one at the start.
+    // Warpgroup 0 starts with the turn.
     let mut turn = warpgroup ^ 1;
     let mut tile = thread::block_idx_x() + warpgroup * thread::grid_dim_x();
     while tile < tiles.count() {
-        // Each time anew, so that it is in no registers meanwhile.
+        // Recomputed at each use, so that it occupies no registers in between.
         let place = || {
             let (product, row, col) = tiles.place(black_box(tile));
             let warp = black_box(tid) / 32;
-            // SAFETY: the warp's own, of as many columns.
+            // SAFETY: the warp's own memory, with an element for each of these columns.
             let bias = unsafe { StagedBias::at(bias.add(warp * BN)) };
             (warp, row + warp % 4 * 16, col, tiles.output(c, product), bias)
         };
@@ -240,16 +243,19 @@ unsafe fn gemm<const F16: bool, const TRANS_A: bool, const TRANS_B: bool>(
         let mut acc = [[0.0f32; SUMS]; COUNT];
         let mut before = state.stage;
         let mut step = 0;
-        // SAFETY: the barrier is initialised. The other warpgroup has waited for all its stages until now, so that
-        // none of them is two phases ahead of what is waited for below.
+        // SAFETY: the barrier is initialised. The other warpgroup has waited for all its stages
+        // until now. So no stage is two phases ahead of what is waited for below.
         unsafe { turns.add(warpgroup).wait_parity(turn) };
         turn ^= 1;
         loop {
             let [a, b] = stages.tiles(state.stage);
-            // SAFETY: whole warpgroups come here: the conditions of both loops are the same for their
-            // threads, and those that leave a wait or a release earlier are waited for by `wgmma`
-            // itself (`.sync`). The stage is full, lies as the maps copy it, and stays until it is
-            // released, when its groups are done. Nothing touches the sums before the wait.
+            // SAFETY:
+            // - Whole warpgroups come here: the conditions of both loops are the same for their
+            //   threads. `wgmma` itself (`.sync`) waits for threads that a wait or a release
+            //   delays.
+            // - The stage is full and lies as the maps copy it. It stays until it is released, when
+            //   its groups are done.
+            // - Nothing touches the sums before the wait.
             unsafe {
                 stages.full.add(state.stage).wait_parity(state.parity);
                 for i in 0..COUNT {
@@ -277,9 +283,10 @@ unsafe fn gemm<const F16: bool, const TRANS_A: bool, const TRANS_B: bool>(
 
         let (warp, row, col, c, bias) = place();
         let staging = staging.add(warp * STAGING);
-        // SAFETY: whole warps, each with its own memory and sums, of elements that are nobody else's.
+        // SAFETY: whole warps, each with its own memory and sums. Nobody else touches these
+        // elements.
         unsafe { c.store_fragments::<WM, _, _>(row, col, staging, bias, &acc) };
-        // Those of the other warpgroup's tile.
+        // Skip the stages of the other warpgroup's tile.
         state = state.skip::<STAGES>(steps);
         tile += WARPGROUPS * thread::grid_dim_x();
     }

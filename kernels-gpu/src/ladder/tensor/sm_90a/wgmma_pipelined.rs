@@ -53,13 +53,14 @@ const BN: u32 = 256;
 const WM: u32 = 64;
 /// Stages of the pipeline.
 const STAGES: u32 = 4;
-/// Threads of a warpgroup, consumer warpgroups, and threads of a block: the last warpgroup has the producer.
+/// Threads of a warpgroup, consumer warpgroups, and threads of a block. The last warpgroup has the
+/// producer.
 const WARPGROUP: u32 = 128;
 const CONSUMERS: u32 = BM / WM;
 const THREADS: u32 = (CONSUMERS + 1) * WARPGROUP;
 /// A thread's sums.
 const SUMS: usize = (WM * BN / WARPGROUP) as usize;
-/// Registers of a thread of the producer's warpgroup, of the consumers, and as launched.
+/// Registers per thread of the producer's warpgroup, of the consumers, and at launch.
 const PRODUCER_REGISTERS: u32 = 40;
 const CONSUMER_REGISTERS: u32 = 232;
 const LAUNCHED_REGISTERS: u32 = 65536 / THREADS / 8 * 8;
@@ -116,7 +117,8 @@ pub unsafe fn wgmma_pipelined<const F16: bool>(
     // SAFETY: the caller keeps the contract, and there is no other output.
     let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
     if steps == 0 {
-        // Apart, because a second way to the sums would have the assembler serialise all `wgmma`.
+        // A path of its own: a second path to the accumulators would make `ptxas` serialise all
+        // `wgmma`.
         for at in (tid..BM * BN).step_by(THREADS as usize) {
             // SAFETY: one element of the block's tile, this thread's alone.
             unsafe { c.store(y * BM + at / BN, x * BN + at % BN, 0.0) };
@@ -142,7 +144,7 @@ pub unsafe fn wgmma_pipelined<const F16: bool>(
     thread::sync_threads();
 
     if warpgroup == CONSUMERS {
-        // SAFETY: a whole warpgroup, which was launched with more.
+        // SAFETY: a whole warpgroup, which was launched with more registers.
         unsafe { thread::warpgroup_reg_dealloc::<PRODUCER_REGISTERS>() };
         if !tid.is_multiple_of(WARPGROUP) {
             return;
@@ -168,8 +170,8 @@ pub unsafe fn wgmma_pipelined<const F16: bool>(
         return;
     }
 
-    // SAFETY: each of the other warpgroups, with less than that; together they want no more than
-    // the block was launched with.
+    // SAFETY: each of the other warpgroups, which has fewer registers than that. Together they want
+    // no more than the block was launched with.
     unsafe { thread::warpgroup_reg_alloc::<CONSUMER_REGISTERS>() };
     let lane = warp::lane_id();
     let mut acc = [0.0f32; SUMS];
@@ -178,10 +180,12 @@ pub unsafe fn wgmma_pipelined<const F16: bool>(
         let (stage, phase) = (step % STAGES, step / STAGES % 2);
         let a = Tile::k_major(a_smem.add(stage * STAGE_A + warpgroup * (WM * BK)));
         let b = Tile::mn_major(b_smem.add(stage * STAGE_B));
-        // SAFETY: whole warpgroups come here: the loop's condition is the same for their threads,
-        // and those that leave a wait earlier are waited for by `wgmma` itself (`.sync`). The stage
-        // is full, lies as the maps copy it, and stays until it is released: one thread of each warp
-        // arrives when the warp's part of the group is done. Nothing touches the sums before the wait.
+        // SAFETY:
+        // - Whole warpgroups come here: the loop's condition is the same for their threads. `wgmma`
+        //   itself (`.sync`) waits for threads that a wait delays.
+        // - The stage is full and lies as the maps copy it. It stays until it is released: one
+        //   thread of each warp arrives when the warp's part of the group is done.
+        // - Nothing touches the sums before the wait.
         unsafe {
             full.add(stage).wait_parity(phase);
             match F16 {
@@ -205,6 +209,6 @@ pub unsafe fn wgmma_pipelined<const F16: bool>(
 
     let row = y * BM + warpgroup * WM + tid % WARPGROUP / 32 * 16 + lane / 4;
     let col = x * BN + lane % 4 * 2;
-    // SAFETY: each thread has its own sums, of elements that are nobody else's.
+    // SAFETY: each thread has its own sums, and nobody else touches their elements.
     unsafe { c.store_fragments(row, col, &acc) };
 }
