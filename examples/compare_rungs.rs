@@ -19,13 +19,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let problem = Problem { a: &a, b: &b, c: None, alpha: 1.0, beta: 0.0, bound };
     let reference = Reference::compute(problem, Method::choose(size, size, size), 42)?;
 
-    let device_a = DeviceMatrix::from_host(&device, &a)?;
-    let device_b = DeviceMatrix::from_host(&device, &b)?;
-    let mut device_c = DeviceMatrix::zeros(&device, size, size)?;
+    let device_a = DeviceMatrix::<f32>::from_host(&device, &a)?;
+    let device_b = DeviceMatrix::<f32>::from_host(&device, &b)?;
+    let mut device_c = DeviceMatrix::<f32>::zeros(&device, [size, size])?;
     let mut products = Vec::new();
     for name in [first, second] {
         let product = device.kernel(find_kernel(name)?)?.prepare(gemm)?;
-        product.enqueue(&device_a, &device_b, &mut device_c)?;
+        product.run(&device_a, &device_b, &mut device_c)?;
         let check = reference.check(&device_c.download()?)?;
         let result = if check.passed() { "PASS" } else { "FAIL" };
         println!("{name}: {result}, RMS error {:.1e}", check.rms_error().unwrap_or_default());
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 
     // In turn, so that whatever changes the GPU's clocks does so for both.
-    let run = |i: usize| products[i].enqueue(&device_a, &device_b, &mut device_c);
+    let run = |i: usize| products[i].run(&device_a, &device_b, &mut device_c);
     let samples = measure_interleaved(&device, 2, 1, 5, || Ok(()), run)?;
     let ratio = samples[0].median() / samples[1].median();
     let simulated = if device.is_soft() { " (simulated: not a GPU's times)" } else { "" };

@@ -8,7 +8,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use cuda_gemm::npy::{NpyFile, write_matrix};
-use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm};
+use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, gemm};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let paths: Vec<_> = std::env::args_os().skip(1).collect();
@@ -19,16 +19,14 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // A GPU if there is one, else the software device.
     let device = Device::open(DeviceChoice::Auto)?;
-    // The kernel that is fastest for this shape here.
-    let product = device.auto()?.prepare(Gemm::new(a.rows(), b.cols(), a.cols()))?;
-    let a = DeviceMatrix::from_host(&device, &a)?;
-    let b = DeviceMatrix::from_host(&device, &b)?;
-    let mut product_c = DeviceMatrix::zeros(&device, a.rows(), b.cols())?;
-    product.enqueue(&a, &b, &mut product_c)?;
+    let a = DeviceMatrix::<f32>::from_host(&device, &a)?;
+    let b = DeviceMatrix::<f32>::from_host(&device, &b)?;
+    let mut product = DeviceMatrix::<f32>::zeros(&device, [a.rows(), b.cols()])?;
+    gemm(&a, &b).run(&mut product)?;
 
     let mut file = BufWriter::new(File::create(c)?);
-    write_matrix(&product_c.download()?, &mut file)?;
+    write_matrix(&product.download()?, &mut file)?;
     file.flush()?;
-    println!("{} x {} by {}", product_c.rows(), product_c.cols(), device.info().name);
+    println!("{} x {} by {}", product.rows(), product.cols(), device.info().name);
     Ok(())
 }

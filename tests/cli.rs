@@ -193,4 +193,4 @@ fn needs_hopper(descriptor: &KernelDescriptor) -> bool {
 }
 
 /// A table whose numbers were measured nowhere.
-const TABLE: &str = include_str!("../crates/cuda_gemm/src/auto/table_for_tests.json");
+const TABLE: &str = include_str!("../crates/cuda_gemm/src/select/table_for_tests.json");

@@ -46,7 +46,6 @@ use approx::assert_relative_eq;
 use case::{Case, SPLITS, fits, for_each_kernel, for_each_kernel_and_device};
 use common::{devices, runs_all};
 use cuda_gemm::Error;
-use cust::memory::DevicePointer;
 use host::kernels::abi::{KernelDescriptor, Tile};
 use host::verify::Bound;
 use host::{Device, DeviceMatrix, Gemm, Limits, Matrix, find_kernel};
@@ -233,13 +232,12 @@ fn alpha_or_k_zero_reads_neither_a_nor_b() {
         assert!(case.verify(&result, Bound::WorstCase).passed());
 
         for gemm in [Gemm::new(m, n, k).scaled(0.0, 0.5), Gemm::new(m, n, 0).scaled(3.0, 0.5)] {
-            let c = DeviceMatrix::from_host(device, &case.c).unwrap();
+            let c = DeviceMatrix::<f32>::from_host(device, &case.c).unwrap();
             let kernel = device.kernel(descriptor).unwrap();
             let prepared = kernel.prepare(gemm).unwrap();
             // SAFETY: A and B are not read; C has the planned shape and is not in use.
             unsafe {
-                let nowhere = DevicePointer::from_raw(0);
-                prepared.enqueue_raw(nowhere, nowhere, c.as_device_ptr()).unwrap();
+                prepared.run_raw([0, 0, c.address()], Default::default()).unwrap();
             }
             let result = c.download().unwrap();
             assert!(result.as_slice().iter().zip(case.c.as_slice()).all(|(x, y)| *x == 0.5 * y));
@@ -404,21 +402,18 @@ fn the_safe_call_refuses_what_was_not_prepared() {
     for_each_kernel(|device, descriptor| {
         let kernel = device.kernel(descriptor).unwrap();
         let prepared = kernel.prepare(Gemm::new(4, 5, 6)).unwrap();
-        let zeros = |rows, cols| DeviceMatrix::zeros(device, rows, cols).unwrap();
+        let zeros = |rows, cols| DeviceMatrix::<f32>::zeros(device, [rows, cols]).unwrap();
         let (a, b, mut c) = (zeros(4, 6), zeros(6, 5), zeros(4, 5));
-        prepared.enqueue(&a, &b, &mut c).unwrap();
-        assert!(matches!(prepared.enqueue(&b, &b, &mut c), Err(Error::Shape { what: "A", .. })));
-        assert!(matches!(prepared.enqueue(&a, &a, &mut c), Err(Error::Shape { what: "B", .. })));
+        prepared.run(&a, &b, &mut c).unwrap();
+        assert!(matches!(prepared.run(&b, &b, &mut c), Err(Error::Shape { what: "A", .. })));
+        assert!(matches!(prepared.run(&a, &a, &mut c), Err(Error::Shape { what: "B", .. })));
         let mut wrong = zeros(5, 4);
-        assert!(matches!(
-            prepared.enqueue(&a, &b, &mut wrong),
-            Err(Error::Shape { what: "C", .. })
-        ));
+        assert!(matches!(prepared.run(&a, &b, &mut wrong), Err(Error::Shape { what: "C", .. })));
         let padded = kernel.prepare(Gemm::new(4, 5, 6).leading_dimensions(6, 8, 5)).unwrap();
-        assert!(matches!(padded.enqueue(&a, &b, &mut c), Err(Error::PlannedLd { what: "B", .. })));
+        assert!(matches!(padded.run(&a, &b, &mut c), Err(Error::PlannedLd { what: "B", .. })));
         for other in devices() {
-            let foreign = DeviceMatrix::zeros(&other, 4, 6).unwrap();
-            let error = prepared.enqueue(&foreign, &b, &mut c);
+            let foreign = DeviceMatrix::<f32>::zeros(&other, [4, 6]).unwrap();
+            let error = prepared.run(&foreign, &b, &mut c);
             assert!(matches!(error, Err(Error::WrongDevice { what: "A" })));
         }
     });

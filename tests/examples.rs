@@ -60,15 +60,12 @@ fn linear_layer() {
     assert_eq!(printed, "relu(sgemm + bias) is the layer's output: true\n");
 }
 
+/// Sums of small integers; bf16 holds the layer's and the scores' results exactly.
 #[test]
-fn mixed_precision() {
-    let printed = stdout("mixed_precision", &[]);
-    assert_eq!(printed, "bf16 scores are the f32 ones, rounded once: true\n");
-}
-
-#[test]
-fn graph() {
-    assert_eq!(stdout("graph", &[]), "20 rotations: row 0 was row 20\n");
+fn five_tasks() {
+    let expected = "product: 258\nlayer: 648\nscores: 81.5\npart: 28\n\
+                    power: [1.0, 2.0], one step before [2.0, 1.0]\n";
+    assert_eq!(stdout("five_tasks", &[]), expected);
 }
 
 #[test]

@@ -4,7 +4,6 @@
 mod common;
 
 use cuda_gemm::{CUresult, Error};
-use cust::memory::DevicePointer;
 use host::kernels::LADDER;
 use host::{DeviceMatrix, Gemm};
 
@@ -14,12 +13,11 @@ fn a_fault_is_reported_at_the_next_synchronisation_and_from_then_on() {
         let descriptor = LADDER[0];
         let kernel = device.kernel(descriptor).unwrap();
         let prepared = kernel.prepare(Gemm::new(20, 20, 20)).unwrap();
-        let c = DeviceMatrix::zeros(&device, 20, 20).unwrap();
+        let c = DeviceMatrix::<f32>::zeros(&device, [20, 20]).unwrap();
         // SAFETY: not kept: A and B are nowhere. That is the test; the device protects
         // everything but this process's context.
         unsafe {
-            let nowhere = DevicePointer::from_raw(0);
-            prepared.enqueue_raw(nowhere, nowhere, c.as_device_ptr()).unwrap();
+            prepared.run_raw([0, 0, c.address()], Default::default()).unwrap();
         }
         let error = device.synchronize().unwrap_err();
         assert!(matches!(error, Error::KernelFault { .. }), "{error}");
@@ -30,6 +28,6 @@ fn a_fault_is_reported_at_the_next_synchronisation_and_from_then_on() {
         }
         assert!(matches!(device.synchronize(), Err(Error::KernelFault { .. })));
         assert!(c.download().is_err());
-        assert!(DeviceMatrix::zeros(&device, 2, 2).is_err());
+        assert!(DeviceMatrix::<f32>::zeros(&device, [2, 2]).is_err());
     }
 }

@@ -2,8 +2,7 @@
 
 use std::collections::HashSet;
 
-use host::kernels::abi::KernelDescriptor;
-use host::kernels::abi::tensor_core::{InputType, TensorCoreAbi};
+use host::kernels::abi::{KernelAbi, KernelDescriptor, Reads};
 use host::kernels::ladder::f32::sm_90a::persistent;
 use host::kernels::{LADDER, TENSOR_CORE, TF32, TILES};
 use host::ptx::{self, Kernels};
@@ -119,8 +118,8 @@ fn only_aligned_entry_points_move_128_bits_of_global_memory() {
     }
 }
 
-/// The kernels that `auto` chooses from, and the copies in front of them, wait themselves for what is in front in the
-/// stream, where a GPU can do that: it is by this instruction that a launch may begin early.
+/// The kernels that `auto` chooses from, and the copies in front of them, wait for the launch in
+/// front, where a GPU can do that. This instruction is why a launch may begin early.
 #[test]
 fn the_kernels_of_auto_wait_for_the_launch_in_front() {
     fn waiting(kernels: &Kernels) -> HashSet<&str> {
@@ -134,14 +133,14 @@ fn the_kernels_of_auto_wait_for_the_launch_in_front() {
     let f32 = f32.flat_map(|descriptor| {
         [Some(descriptor.name()), descriptor.unaligned().map(|other| other.name)]
     });
-    // Those by `mma.sync`, but for a short K, are chosen where launches do not overlap.
-    let on_hopper = TENSOR_CORE
-        .iter()
-        .filter(|one| one.abi() == TensorCoreAbi::TensorMap || one.takes_unaligned() == [true; 2]);
-    let halves = on_hopper.flat_map(|descriptor| {
-        let layouts = InputType::ALL.into_iter().filter_map(|input| descriptor.layouts(input));
-        layouts.flatten().copied()
+    // Of those by `mma.sync` only the ones for a short K are chosen where launches overlap; rungs
+    // that compute plain products never are.
+    let on_hopper = TENSOR_CORE.iter().filter(|one| {
+        let reads_anywhere = one.reads(true, false) == Reads::Anywhere;
+        one.takes_transposes() && (one.abi() != KernelAbi::MmaPointers || reads_anywhere)
     });
+    let halves = on_hopper
+        .flat_map(|kernel| [false, true].map(|of_f16| kernel.entry_points(of_f16)).concat());
     let copies = ["stage_operands", "stage_transposed", "stage_halves"];
     let expected: HashSet<&str> = f32.flatten().chain(halves).chain(copies).collect();
     assert_eq!(waiting(&ptx::SM_90A), expected);

@@ -1,6 +1,7 @@
-//! Chooses the kernels that the library embeds. Committed ones are taken while their sources are
-//! unchanged; others are built now, so that no run uses stale kernels. Also embeds the tables of
-//! `tuned/`.
+//! Embeds kernels and tuned tables into the library.
+//!
+//! A family whose sources are unchanged uses its committed archive. The other families are built
+//! now, so that no run uses stale kernels.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -16,9 +17,9 @@ fn main() {
     }
 }
 
-/// Lists the archives of kernels as Rust source: the architecture and the bytes of each.
+/// Lists the kernel archives as Rust source: the architecture and the bytes of each.
 fn embed() -> Result<(), String> {
-    // Asked for now, not when this script was compiled: checkouts may share a target folder.
+    // Read at run time, not when this script was compiled: checkouts may share a target folder.
     let manifest_dir = env::var_os("CARGO_MANIFEST_DIR").ok_or("cargo sets CARGO_MANIFEST_DIR")?;
     let root = Path::new(&manifest_dir).join("../..");
     let record = root.join(KERNELS).join(FOLDER).join(RECORD);
@@ -43,7 +44,7 @@ fn embed() -> Result<(), String> {
         });
         archives.collect::<Result<Vec<PathBuf>, String>>()
     };
-    // Families of one architecture are built in one folder, one after the other.
+    // Families of one architecture share a build folder, so they are built one after the other.
     let archives = thread::scope(|scope| {
         let threads = ARCHITECTURES.map(|arch| scope.spawn(move || chosen(arch)));
         threads.map(|thread| thread.join().map_err(|_| "a build panicked".to_owned()))
@@ -59,21 +60,19 @@ fn embed() -> Result<(), String> {
     embed_list("KERNELS", &list)
 }
 
-/// Fails if the library could not read what it embeds.
+/// Fails unless the library can read the embedded archives.
 fn check(files: &[PathBuf]) -> Result<(), String> {
     let failed = |file: &Path, error| format!("`{}`: {error}", file.display());
     let read = |file: &PathBuf| fs::read(file).map_err(|error| failed(file, error));
     let archives = files.iter().map(read).collect::<Result<Vec<_>, String>>()?;
-    let mut all = Archive::default();
     for (file, bytes) in files.iter().zip(&archives) {
-        Archive::read(bytes)
-            .and_then(|archive| all.extend(archive))
-            .map_err(|error| failed(file, error))?;
+        Archive::read(bytes).map_err(|error| failed(file, error))?;
     }
+    Archive::joined(archives.iter().map(Vec::as_slice)).map_err(|error| error.to_string())?;
     Ok(())
 }
 
-/// Builds a family, which becomes an archive in this script's folder.
+/// Builds a family's archive in this script's output folder.
 fn build(family: Family<'_>) -> Result<PathBuf, String> {
     let text = family.build(true).map_err(|error| error.to_string())?;
     let archive = family.archive(&text).map_err(|error| error.to_string())?;
@@ -82,7 +81,7 @@ fn build(family: Family<'_>) -> Result<PathBuf, String> {
     Ok(file)
 }
 
-/// Lists the tables in `tuned/` as Rust source: a file name and a text for each.
+/// Lists the tables in `tuned/` as Rust source: file name and text.
 fn embed_tables() -> Result<(), String> {
     let folder = Path::new(&env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join("tuned");
     println!("cargo::rerun-if-changed={}", folder.display());
@@ -102,7 +101,7 @@ fn embed_tables() -> Result<(), String> {
     embed_list("TUNED_TABLES", &tables.collect::<String>())
 }
 
-/// Leaves a slice of these elements in the file that the variable names to the library.
+/// Writes a slice of the elements to a file, whose path the library reads from `variable`.
 fn embed_list(variable: &str, elements: &str) -> Result<(), String> {
     let file = out(&format!("{}.rs", variable.to_lowercase()));
     fs::write(&file, format!("&[{elements}]")).map_err(|error| error.to_string())?;

@@ -17,10 +17,10 @@
 //! let reference = host::verify::Reference::compute(problem, host::verify::Method::Full, 0)?;
 //!
 //! let product = device.auto()?.prepare(Gemm::new(30, 20, 50))?;
-//! let a = DeviceMatrix::from_host(&device, &a)?;
-//! let b = DeviceMatrix::from_host(&device, &b)?;
-//! let mut c = DeviceMatrix::zeros(&device, 30, 20)?;
-//! product.enqueue(&a, &b, &mut c)?;
+//! let a = DeviceMatrix::<f32>::from_host(&device, &a)?;
+//! let b = DeviceMatrix::<f32>::from_host(&device, &b)?;
+//! let mut c = DeviceMatrix::<f32>::zeros(&device, [30, 20])?;
+//! product.run(&a, &b, &mut c)?;
 //! assert!(reference.check(&c.download()?)?.passed());
 //! # Ok(())
 //! # }
@@ -29,19 +29,17 @@
 pub mod doctor;
 
 pub use cuda_gemm::{
-    Activation, Auto, Axis, CUresult, Choice, Compute, Device, DeviceChoice, DeviceHalfMatrix,
-    DeviceInfo, DeviceKind, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Element, Epilogue,
-    Extras, Gemm, Graph, InputType, Kernel, LaunchPlan, Layout, Limits, Matrix, MatrixMut,
-    MatrixRef, Plan, PlanBuilder, Product, Stream, Table, TensorCoreKernel, TensorCorePlan, auto,
-    device, environment, find_kernel, find_tensor_core, gemm, kernels, launch, limits,
-    nearest_names, npy, ptx,
+    Activation, AnyMatrix, Auto, Axis, CUresult, Compute, Configuration, Device, DeviceChoice,
+    DeviceInfo, DeviceKind, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Element, EntryPoint,
+    Environment, Epilogue, Extras, Gemm, Graph, Kernel, LaunchPlan, Layout, Limits, MAX_DIMENSION,
+    Matrix, MatrixMut, MatrixRef, OperandMut, OperandRef, Peak, Plan, PlanBuilder, Product, Scalar,
+    Stream, Table, bf16, f16, find_kernel, gemm, kernels, nearest_names, npy, ptx, select,
 };
 pub use gemm_bench::{
     Baseline, Candidate, Cublas, CublasFastest, CublasProduct, Error, Job, KernelOptions, L2,
     Limit, Load, Loaded, Operands, RotatingBuffers, Selection, Shape, SideBySide, Timer, Title,
-    are_wide, baseline, batch, buffers, candidate, compare, cublas, explain, forecast, limit,
-    operands, require_memory, roofline, shape, side_by_side, stats, telemetry, time, timer, tune,
-    workload,
+    baseline, batch, buffers, candidate, compare, cublas, explain, forecast, limit, operands,
+    require_memory, roofline, shape, side_by_side, stats, telemetry, time, timer, tune, workload,
 };
 pub use gemm_report;
 pub use gemm_verify as verify;

@@ -35,8 +35,6 @@ pub mod utility;
 #[cfg(not(target_arch = "nvptx64"))]
 use self::abi::KernelDescriptor;
 #[cfg(not(target_arch = "nvptx64"))]
-use self::abi::tensor_core::TensorCoreDescriptor;
-#[cfg(not(target_arch = "nvptx64"))]
 use self::families::f32::{outer, skinny_m, skinny_n, small, tile_shapes};
 
 /// Every rung, in the order of the ladder; for the host.
@@ -131,9 +129,15 @@ pub fn f32_kernels() -> impl Iterator<Item = &'static KernelDescriptor> + Clone 
     [LADDER, TILES, TF32].into_iter().flatten().copied()
 }
 
+/// All kernels, of every type; for the host.
+#[cfg(not(target_arch = "nvptx64"))]
+pub fn kernels() -> impl Iterator<Item = &'static KernelDescriptor> + Clone {
+    f32_kernels().chain(TENSOR_CORE.iter().copied())
+}
+
 /// The ladder of tensor cores, with A and B in 16 bits: every rung, in order; for the host.
 #[cfg(not(target_arch = "nvptx64"))]
-pub const TENSOR_CORE_LADDER: &[&TensorCoreDescriptor] = &[
+pub const TENSOR_CORE_LADDER: &[&KernelDescriptor] = &[
     &ladder::tensor::mma::DESCRIPTOR,
     &ladder::tensor::sm_90a::wgmma::DESCRIPTOR,
     &ladder::tensor::sm_90a::wgmma_pipelined::DESCRIPTOR,
@@ -147,7 +151,7 @@ pub const TENSOR_CORE_LADDER: &[&TensorCoreDescriptor] = &[
 /// [`mma_outer`](families::half::mma_outer) for a short K, and
 /// [`wgmma_split`](families::half::wgmma_split) for few tiles.
 #[cfg(not(target_arch = "nvptx64"))]
-pub const TENSOR_CORE: &[&TensorCoreDescriptor] = &[
+pub const TENSOR_CORE: &[&KernelDescriptor] = &[
     &ladder::tensor::mma::DESCRIPTOR,
     &ladder::tensor::mma::TILE_128X256,
     &ladder::tensor::mma::TILE_64X64,

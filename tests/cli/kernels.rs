@@ -23,7 +23,7 @@ fn list_shows_all_kernels() {
     let listed = json_lines(&lines.stdout);
     for descriptor in TENSOR_CORE {
         let kernel = listed.iter().find(|kernel| kernel["kernel"] == descriptor.name()).unwrap();
-        assert_eq!(kernel["splits"], descriptor.splits());
+        assert_eq!(kernel["splits"], descriptor.abi().splits_k());
     }
 }
 

@@ -147,7 +147,7 @@ fn tune_adds_products_to_a_table() {
         (&["--table", &table], "name products with --sizes or --shapes"),
         (&["--sizes", "8", "--quick"], "cannot be used with"),
         (&["--sizes", "8", "--table", &other], "leave one of them out"),
-        (&["--sizes", "8", "--alpha", "0"], "is no product for a table"),
+        (&["--sizes", "8", "--alpha", "0"], "cannot be in a table"),
         (&["--sizes", "8", "--table", &shapes], "leave one of them out"),
         (&["--sizes", "8", "--shapes", &save], "times.jsonl:1"),
         (&["--sizes", "8", "--output", "bf16"], "C cannot be stored as bf16"),

@@ -1,5 +1,6 @@
 //! A product that is run between guard bands.
 
+use cuda_gemm::OperandRef;
 use host::kernels::abi::{KernelDescriptor, Shared};
 use host::kernels::{LADDER, TILES};
 use host::verify::{Bound, Check, Method, Problem, Reference};
@@ -101,7 +102,7 @@ impl Case {
         let limits = self.limits.unwrap_or(device.info().limits);
         let plan = kernel.plan(self.gemm).splits(splits).within(&limits);
         let prepared = self.with_alignment(plan).prepare().unwrap();
-        self.run_with(device, descriptor.name(), |a, b, c| prepared.enqueue(a, b, c))
+        self.run_with(device, descriptor.name(), |a, b, c| prepared.run(a, b, c))
     }
 
     /// A plan that knows whether the operands begin on 16 bytes.
@@ -117,13 +118,14 @@ impl Case {
         &self,
         device: &Device,
         name: &str,
-        enqueue: impl FnOnce(&DeviceMatrix, &DeviceMatrix, &mut DeviceMatrix) -> Result<(), E>,
+        enqueue: impl FnOnce(OperandRef<'_>, OperandRef<'_>, &mut DeviceMatrix<f32>) -> Result<(), E>,
     ) -> Matrix {
         let Self { gemm, .. } = self;
         let place = |matrix: &Matrix, ld, (offset, tail), fill: bool| {
             let layout = Layout { offset, ld, tail };
             let mut copy =
-                DeviceMatrix::zeros_in(device, matrix.rows(), matrix.cols(), layout).unwrap();
+                DeviceMatrix::<f32>::zeros_in(device, [matrix.rows(), matrix.cols()], layout)
+                    .unwrap();
             copy.fill_buffer(GUARD).unwrap();
             if fill {
                 copy.upload(matrix).unwrap();
@@ -134,7 +136,8 @@ impl Case {
         let b = place(&self.b, gemm.ldb, self.margins[1], true);
         let mut c = place(&self.c, gemm.ldc, self.margins[2], gemm.beta != 0.0);
         let before = [&a, &b, &c].map(|matrix| matrix.download_buffer().unwrap());
-        enqueue(&a, &b, &mut c).unwrap();
+        let views = [oriented(&a.view(), gemm.trans_a), oriented(&b.view(), gemm.trans_b)];
+        enqueue(views[0], views[1], &mut c).unwrap();
         device.synchronize().unwrap();
         let after = [&a, &b, &c].map(|matrix| matrix.download_buffer().unwrap());
 
@@ -189,11 +192,16 @@ impl Case {
     }
 }
 
+/// An operand that lies so, as a product with transposes takes it.
+pub fn oriented<'m>(stored: &OperandRef<'m>, transposed: bool) -> OperandRef<'m> {
+    if transposed { stored.t() } else { *stored }
+}
+
 /// Whether a block's shared memory holds what this rung needs for this product; the
 /// bytes it needs if not.
 pub fn fits(device: &Device, descriptor: &KernelDescriptor, gemm: &Gemm) -> Result<(), u64> {
     match descriptor.shared() {
-        Shared::Static(_) => Ok(()),
+        Shared::Static(_) | Shared::Stages { .. } => Ok(()),
         Shared::Dynamic(bytes) => match bytes(gemm.depth() as u32) {
             needed if needed > u64::from(device.info().limits.shared_optin) => Err(needed),
             _ => Ok(()),

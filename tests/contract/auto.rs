@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use host::auto::table::{Costs, Measured};
+use host::select::table::{Costs, Measured};
 use host::verify::Bound;
 use host::{Auto, Device, DeviceMatrix, Gemm, Matrix, Table, find_kernel};
 
@@ -11,7 +11,7 @@ use crate::common::devices;
 use crate::{FACTORS, assert_relative_eq, shapes};
 
 /// Numbers that were measured nowhere, under which many kernels are chosen, with splits.
-const TABLE: &str = include_str!("../../crates/cuda_gemm/src/auto/table_for_tests.json");
+const TABLE: &str = include_str!("../../crates/cuda_gemm/src/select/table_for_tests.json");
 
 fn table() -> Table {
     Table::parse(TABLE, "a test").unwrap_or_else(|error| panic!("{error}"))
@@ -39,11 +39,11 @@ fn for_each_auto(test: impl Fn(&Device, &Auto)) {
 fn assert_right(device: &Device, auto: &Auto, case: &Case) {
     let choice = auto.choose(&case.gemm).unwrap();
     let prepared = case.with_alignment(auto.plan(case.gemm).unwrap()).prepare().unwrap();
-    if choice.descriptor.abi().splits_k() {
-        assert_eq!(prepared.launch_plan().splits(), choice.splits, "{choice}");
+    if choice.kernel.abi().splits_k() {
+        assert_eq!(prepared.configuration().splits, choice.splits, "{choice}");
     }
     let name = format!("auto, {choice}");
-    let result = case.run_with(device, &name, |a, b, c| prepared.enqueue(a, b, c));
+    let result = case.run_with(device, &name, |a, b, c| prepared.run(a, b, c));
     let check = case.verify(&result, Bound::Probabilistic);
     assert!(check.passed(), "{name} on {}: {:?}: {check:?}", device.info().name, case.gemm);
 }
@@ -93,7 +93,7 @@ fn what_must_not_be_read_is_not() {
         let nan = |rows, cols| Matrix::from_fn(rows, cols, |_, _| f32::NAN);
         (case.a, case.b) = (nan(m, k), nan(k, n));
         let prepared = auto.prepare(case.gemm).unwrap();
-        let result = case.run_with(device, "auto", |a, b, c| prepared.enqueue(a, b, c));
+        let result = case.run_with(device, "auto", |a, b, c| prepared.run(a, b, c));
         for (i, j) in [(0, 0), (m - 1, n - 1)] {
             assert_relative_eq!(result.at(i, j), 0.5 * case.c.at(i, j));
         }
@@ -108,10 +108,11 @@ fn repeated_calls_give_the_same_bits() {
             [[40, 40, 3000], [16, 500, 900]].map(|[m, n, k]| Case::random(Gemm::new(m, n, k), 22));
         let prepared = cases.each_ref().map(|case| auto.prepare(case.gemm).unwrap());
         let results = [0, 1, 0, 1, 0, 1].map(|i| {
-            let a = DeviceMatrix::from_host(device, &cases[i].a).unwrap();
-            let b = DeviceMatrix::from_host(device, &cases[i].b).unwrap();
-            let mut c = DeviceMatrix::zeros(device, cases[i].gemm.m, cases[i].gemm.n).unwrap();
-            prepared[i].enqueue(&a, &b, &mut c).unwrap();
+            let a = DeviceMatrix::<f32>::from_host(device, &cases[i].a).unwrap();
+            let b = DeviceMatrix::<f32>::from_host(device, &cases[i].b).unwrap();
+            let mut c =
+                DeviceMatrix::<f32>::zeros(device, [cases[i].gemm.m, cases[i].gemm.n]).unwrap();
+            prepared[i].run(&a, &b, &mut c).unwrap();
             c.download().unwrap()
         });
         for i in 2..results.len() {
@@ -133,7 +134,7 @@ fn choices_differ() {
         let choices =
             products.flat_map(|[m, n]| sizes.map(|k| auto.choose(&Gemm::new(m, n, k)).unwrap()));
         let choices: Vec<_> = choices.collect();
-        let kernels: BTreeSet<_> = choices.iter().map(|choice| choice.descriptor.name()).collect();
+        let kernels: BTreeSet<_> = choices.iter().map(|choice| choice.kernel.name()).collect();
         assert_eq!(kernels.len(), table.kernels().len(), "{kernels:?}");
         assert!(choices.iter().any(|choice| choice.splits > 1));
     }

@@ -1,12 +1,11 @@
 //! Strided batches.
 
-use cuda_gemm::{DeviceBatchRef, Error};
-use cust::memory::DevicePointer;
+use cuda_gemm::{DeviceMatrixRef, Error};
 use host::kernels::abi::{KernelAbi, KernelDescriptor};
 use host::verify::{Bound, Method, Problem, Reference};
 use host::{Device, DeviceMatrix, Gemm, Limits, Matrix, find_kernel};
 
-use crate::case::{for_each_kernel, kernels};
+use crate::case::{for_each_kernel, kernels, oriented};
 use crate::common::devices;
 
 /// How the matrices of an operand lie in the one that is made for all.
@@ -64,12 +63,16 @@ impl Batch {
     }
 }
 
-fn read(matrix: &DeviceMatrix, placement: Placement, count: usize) -> DeviceBatchRef<'_> {
+fn read(
+    matrix: &DeviceMatrix<f32>,
+    placement: Placement,
+    count: usize,
+) -> DeviceMatrixRef<'_, f32> {
     let view = matrix.view();
     match placement {
-        Placement::Below => view.split_rows(count).unwrap(),
-        Placement::Beside => view.split_cols(count).unwrap(),
-        Placement::Shared => view.broadcast(count),
+        Placement::Below => view.batch(count).unwrap(),
+        Placement::Beside => view.batch_cols(count).unwrap(),
+        Placement::Shared => view.broadcast(count).unwrap(),
     }
 }
 
@@ -95,17 +98,18 @@ fn assert_right(
         _ => 1,
     };
     let plan = kernel.plan(gemm).splits(splits).staged(true).prepare().unwrap();
-    let [on_a, on_b] = [&a, &b].map(|batch| DeviceMatrix::from_host(device, &batch.all).unwrap());
-    let mut on_c = DeviceMatrix::from_host(device, &c.all).unwrap();
+    let [on_a, on_b] =
+        [&a, &b].map(|batch| DeviceMatrix::<f32>::from_host(device, &batch.all).unwrap());
+    let mut on_c = DeviceMatrix::<f32>::from_host(device, &c.all).unwrap();
     for again in 0..2 {
         on_c.upload(&c.all).unwrap();
-        let batch_a = read(&on_a, a.placement, count);
-        let batch_b = read(&on_b, b.placement, count);
+        let batch_a = oriented(&read(&on_a, a.placement, count), gemm.trans_a);
+        let batch_b = oriented(&read(&on_b, b.placement, count), gemm.trans_b);
         let batch_c = match c.placement {
-            Placement::Below => on_c.view_mut().split_rows(count),
-            Placement::Beside | Placement::Shared => on_c.view_mut().split_cols(count),
+            Placement::Below => on_c.view_mut().batch(count),
+            Placement::Beside | Placement::Shared => on_c.view_mut().batch_cols(count),
         };
-        plan.enqueue(batch_a, batch_b, batch_c.unwrap()).unwrap();
+        plan.run(batch_a, batch_b, batch_c.unwrap()).unwrap();
         let result = Batch { all: on_c.download().unwrap(), ..c };
         for product in 0..count {
             let (a, b) = (a.one(product, gemm.trans_a), b.one(product, gemm.trans_b));
@@ -157,12 +161,12 @@ fn batches_of_any_length() {
         let plan = kernel.plan(gemm).splits(2).staged(true).within(&limits).prepare().unwrap();
         assert_eq!(plan.launch_plan().products_per_launch(), 2);
         let ones = |rows, cols| Matrix::from_fn(rows, cols, |row, _| 1.0 + (row / k) as f32);
-        let a = DeviceMatrix::from_host(&device, &ones(count * k, 3)).unwrap();
-        let b = DeviceMatrix::from_host(&device, &ones(count * k, 5)).unwrap();
-        let mut c = DeviceMatrix::zeros(&device, count * 3, 5).unwrap();
+        let a = DeviceMatrix::<f32>::from_host(&device, &ones(count * k, 3)).unwrap();
+        let b = DeviceMatrix::<f32>::from_host(&device, &ones(count * k, 5)).unwrap();
+        let mut c = DeviceMatrix::<f32>::zeros(&device, [count * 3, 5]).unwrap();
         for _ in 0..2 {
-            let [a, b] = [&a, &b].map(|matrix| matrix.view().split_rows(count).unwrap());
-            plan.enqueue(a, b, c.view_mut().split_rows(count).unwrap()).unwrap();
+            let [a, b] = [&a, &b].map(|matrix| matrix.view().batch(count).unwrap());
+            plan.run(a.t(), b, c.view_mut().batch(count).unwrap()).unwrap();
         }
         let sum = |row, _| (k * (1 + row / 3) * (1 + row / 3)) as f32;
         assert_eq!(c.download().unwrap(), Matrix::from_fn(count * 3, 5, sum));
@@ -172,9 +176,8 @@ fn batches_of_any_length() {
         for descriptor in kernels(&device) {
             let plan = device.kernel(descriptor).unwrap().prepare(none).unwrap();
             assert!(plan.launch_plan().launches().is_empty());
-            let nothing = DevicePointer::null();
             // SAFETY: there is no product.
-            unsafe { plan.enqueue_raw(nothing, nothing, nothing).unwrap() };
+            unsafe { plan.run_raw([0; 3], Default::default()).unwrap() };
         }
         device.synchronize().unwrap();
     }
@@ -186,25 +189,25 @@ fn batches_are_as_they_were_planned() {
     for device in devices() {
         let gemm = Gemm::new(4, 5, 6).batched(3, [24, 0, 20]);
         let plan = device.auto().unwrap().prepare(gemm).unwrap();
-        let a = DeviceMatrix::from_host(&device, &Matrix::random(12, 6, 52, 1)).unwrap();
-        let b = DeviceMatrix::from_host(&device, &Matrix::random(6, 5, 52, 2)).unwrap();
-        let mut c = DeviceMatrix::zeros(&device, 12, 5).unwrap();
-        let [three, one] = [3, 1].map(|count| b.view().broadcast(count));
-        let stacked = a.view().split_rows(3).unwrap();
-        let batch_c = c.view_mut().split_rows(3).unwrap();
-        plan.enqueue(stacked, three, batch_c).unwrap();
-        let batch_c = c.view_mut().split_rows(3).unwrap();
-        let refused = plan.enqueue(stacked, one, batch_c);
+        let a = DeviceMatrix::<f32>::from_host(&device, &Matrix::random(12, 6, 52, 1)).unwrap();
+        let b = DeviceMatrix::<f32>::from_host(&device, &Matrix::random(6, 5, 52, 2)).unwrap();
+        let mut c = DeviceMatrix::<f32>::zeros(&device, [12, 5]).unwrap();
+        let [three, one] = [3, 1].map(|count| b.view().broadcast(count).unwrap());
+        let stacked = a.view().batch(3).unwrap();
+        let batch_c = c.view_mut().batch(3).unwrap();
+        plan.run(stacked, three, batch_c).unwrap();
+        let batch_c = c.view_mut().batch(3).unwrap();
+        let refused = plan.run(stacked, one, batch_c);
         assert!(matches!(refused, Err(Error::PlannedBatch { what: "B", count: 1, .. })));
-        let batch_c = c.view_mut().split_rows(3).unwrap();
-        let same = a.view().submatrix(0..4, 0..6).unwrap().broadcast(3);
-        let refused = plan.enqueue(same, three, batch_c);
+        let batch_c = c.view_mut().batch(3).unwrap();
+        let same = a.view().submatrix(0..4, 0..6).unwrap().broadcast(3).unwrap();
+        let refused = plan.run(same, three, batch_c);
         assert!(matches!(refused, Err(Error::PlannedBatch { what: "A", stride: 0, .. })));
         for count in [0, 5, 24] {
-            assert!(matches!(a.view().split_rows(count), Err(Error::Split { .. })), "{count}");
+            assert!(matches!(a.view().batch(count), Err(Error::Split { .. })), "{count}");
         }
         let mut whole = c.view_mut();
-        assert!(matches!(whole.view_mut().split_cols(2), Err(Error::Split { .. })));
+        assert!(matches!(whole.view_mut().batch_cols(2), Err(Error::Split { .. })));
     }
 }
 
@@ -213,16 +216,17 @@ fn batches_are_as_they_were_planned() {
 fn batches_of_parts_of_matrices() {
     for device in devices() {
         let whole = Matrix::from_fn(6, 5, |row, col| (10 * row + col) as f32);
-        let whole = DeviceMatrix::from_host(&device, &whole).unwrap();
+        let whole = DeviceMatrix::<f32>::from_host(&device, &whole).unwrap();
         let part = whole.view().submatrix(0..6, 1..3).unwrap();
-        let a = part.split_rows(3).unwrap();
-        assert_eq!((a.stride(), a.first().ld()), (10, 5));
-        let one = DeviceMatrix::from_host(&device, &Matrix::from_fn(2, 1, |_, _| 1.0)).unwrap();
-        let mut c = DeviceMatrix::zeros(&device, 6, 1).unwrap();
+        let a = part.batch(3).unwrap();
+        assert_eq!((a.stride(), a.ld()), (10, 5));
+        let one =
+            DeviceMatrix::<f32>::from_host(&device, &Matrix::from_fn(2, 1, |_, _| 1.0)).unwrap();
+        let mut c = DeviceMatrix::<f32>::zeros(&device, [6, 1]).unwrap();
         let gemm = Gemm::new(2, 1, 2).leading_dimensions(5, 1, 1).batched(3, [10, 0, 2]);
         let plan = device.auto().unwrap().prepare(gemm).unwrap();
-        let batch_c = c.view_mut().split_rows(3).unwrap();
-        plan.enqueue(a, one.view().broadcast(3), batch_c).unwrap();
+        let batch_c = c.view_mut().batch(3).unwrap();
+        plan.run(a, one.view().broadcast(3).unwrap(), batch_c).unwrap();
         let sums = Matrix::from_fn(6, 1, |row, _| (20 * row + 3) as f32);
         assert_eq!(c.download().unwrap(), sums);
     }

@@ -77,7 +77,7 @@ fn cublas_reads_neither_a_nor_b_if_alpha_is_zero() {
 #[test]
 fn cublas_refuses_what_was_not_prepared() {
     with_cublas(|device, cublas| {
-        let zeros = |rows, cols| DeviceMatrix::zeros(device, rows, cols).unwrap();
+        let zeros = |rows, cols| DeviceMatrix::<f32>::zeros(device, [rows, cols]).unwrap();
         let (a, b, mut c) = (zeros(4, 6), zeros(6, 5), zeros(4, 5));
         let product = cublas.prepare(Gemm::new(4, 5, 6)).unwrap();
         product.enqueue(&a, &b, &mut c).unwrap();

@@ -1,6 +1,5 @@
 //! 128-bit accesses: made exactly where every row is aligned.
 
-use cust::memory::DevicePointer;
 use host::Gemm;
 use host::kernels::abi::Unaligned;
 use host::verify::Bound;
@@ -46,8 +45,7 @@ fn wide_entry_points_are_chosen_exactly_where_they_work() {
         let kernel = device.kernel(descriptor).unwrap();
         for (measures, aligned) in variations() {
             let prepared = kernel.prepare(gemm(measures)).unwrap();
-            let pointer = |offset| DevicePointer::<f32>::from_raw(0).wrapping_add(offset);
-            let [a, b, c] = [measures[0], measures[1], measures[2]].map(pointer);
+            let addresses = [0, 1, 2].map(|i| 4 * measures[i] as u64);
             let expected = match descriptor.unaligned() {
                 Some(Unaligned { name, vectorized: wide, .. })
                     if (0..3).any(|i| wide[i] && !aligned[i]) =>
@@ -56,7 +54,7 @@ fn wide_entry_points_are_chosen_exactly_where_they_work() {
                 }
                 _ => descriptor.name(),
             };
-            assert_eq!(prepared.entry_point(a, b, c), expected, "{measures:?}");
+            assert_eq!(prepared.entry_point(addresses), expected, "{measures:?}");
         }
     });
 }

@@ -5,7 +5,7 @@ use host::kernels::abi::{Arithmetic, KernelDescriptor};
 use host::verify::{self, Bound, Method, Problem, Reference};
 use host::{Device, DeviceMatrix, Gemm, Limits, Matrix};
 
-use crate::case::for_each_kernel;
+use crate::case::{for_each_kernel, oriented};
 use crate::common::devices;
 
 /// What an epilogue reads, on the host and on the device, for products that lie one below the other;
@@ -14,7 +14,7 @@ struct Given {
     scale: Matrix,
     bias: Matrix,
     residual: Matrix,
-    on_device: [DeviceMatrix; 3],
+    on_device: [DeviceMatrix<f32>; 3],
 }
 
 impl Given {
@@ -28,7 +28,7 @@ impl Given {
         let (scale, bias) = (vector(epilogue.scale, 4), vector(epilogue.bias, 5));
         let residual = Matrix::random(m * batch, n, 61, 6);
         let on_device = [&scale, &bias, &residual]
-            .map(|matrix| DeviceMatrix::from_host(device, matrix).unwrap());
+            .map(|matrix| DeviceMatrix::<f32>::from_host(device, matrix).unwrap());
         Self { scale, bias, residual, on_device }
     }
 
@@ -37,13 +37,13 @@ impl Given {
         let count = self.scale.rows();
         let mut extras = Extras::new();
         if gemm.epilogue.scale.is_some() {
-            extras = extras.scale(scale.split_rows(count).unwrap());
+            extras = extras.scale(scale.batch(count).unwrap());
         }
         if gemm.epilogue.bias.is_some() {
-            extras = extras.bias(bias.split_rows(count).unwrap());
+            extras = extras.bias(bias.batch(count).unwrap());
         }
         if gemm.epilogue.residual {
-            extras = extras.residual(residual.split_rows(gemm.batch).unwrap());
+            extras = extras.residual(residual.batch(gemm.batch).unwrap());
         }
         extras
     }
@@ -82,20 +82,22 @@ fn assert_right(
     let limits = Limits { grid: [blocks; 3], ..device.info().limits }.min(&device.info().limits);
     let kernel = device.kernel(descriptor).unwrap();
     let plan = kernel.plan(gemm).splits(splits).within(&limits).prepare().unwrap();
-    let [on_a, on_b] = [&a, &b].map(|matrix| DeviceMatrix::from_host(device, matrix).unwrap());
-    let mut on_c = DeviceMatrix::zeros(device, c.rows(), c.cols()).unwrap();
+    let [on_a, on_b] =
+        [&a, &b].map(|matrix| DeviceMatrix::<f32>::from_host(device, matrix).unwrap());
+    let mut on_c = DeviceMatrix::<f32>::zeros(device, [c.rows(), c.cols()]).unwrap();
     let mut before = None;
     for _ in 0..2 {
         match gemm.beta == 0.0 {
             true => on_c.fill_buffer(f32::NAN.to_bits()).unwrap(),
             false => on_c.upload(&c).unwrap(),
         }
-        let split = |matrix: &DeviceMatrix| matrix.rows() / gemm.batch;
+        let split = |matrix: &DeviceMatrix<f32>| matrix.rows() / gemm.batch;
         assert_eq!(split(&on_c), gemm.m);
-        let batch_a = on_a.view().split_rows(gemm.batch).unwrap();
-        let batch_b = on_b.view().split_rows(gemm.batch).unwrap();
-        let batch_c = on_c.view_mut().split_rows(gemm.batch).unwrap();
-        plan.enqueue_with(batch_a, batch_b, batch_c, given.extras(&gemm)).unwrap();
+        let [batch_a, batch_b] = [&on_a, &on_b].map(|all| all.batch(gemm.batch).unwrap());
+        let batch_a = oriented(&batch_a, gemm.trans_a);
+        let batch_b = oriented(&batch_b, gemm.trans_b);
+        let batch_c = on_c.view_mut().batch(gemm.batch).unwrap();
+        plan.run_with(batch_a, batch_b, batch_c, given.extras(&gemm)).unwrap();
         let result = on_c.download().unwrap();
         for product in 0..gemm.batch {
             let op = |all: &Matrix, rows, trans| {
@@ -173,8 +175,8 @@ fn auto_takes_epilogues() {
         for [m, n, k] in [[1, 40, 30], [40, 1, 30], [70, 90, 3], [33, 30, 200], [200, 300, 16]] {
             let gemm = Gemm::new(m, n, k).then(epilogues()[0]);
             let choice = auto.choose(&gemm).unwrap();
-            assert!(gemm.suits(choice.descriptor), "{choice}");
-            assert_right(&device, choice.descriptor, gemm, [choice.splits, u32::MAX], true);
+            assert!(gemm.suits(choice.kernel), "{choice}");
+            assert_right(&device, choice.kernel, gemm, [choice.splits, u32::MAX], true);
         }
     }
 }
@@ -197,17 +199,17 @@ fn factors_in_device_memory() {
             Matrix::random(rows, cols, 62, i as u64)
         });
         let nan = |matrix: &Matrix| Matrix::from_fn(matrix.rows(), matrix.cols(), |_, _| f32::NAN);
-        let mut factors = DeviceMatrix::zeros(device, 1, 2).unwrap();
+        let mut factors = DeviceMatrix::<f32>::zeros(device, [1, 2]).unwrap();
         for (alpha, beta) in [(1.5, 0.5), (-2.0, 0.0), (0.0, 2.0), (0.0, 0.0)] {
             factors.upload(&Matrix::from_vec(1, 2, vec![alpha, beta])).unwrap();
             // What is not to be looked at is NaN.
             let on_a = if alpha == 0.0 { nan(&a) } else { a.clone() };
             let on_c = if beta == 0.0 { nan(&c) } else { c.clone() };
             let [on_a, on_b, mut on_c] =
-                [&on_a, &b, &on_c].map(|one| DeviceMatrix::from_host(device, one).unwrap());
+                [&on_a, &b, &on_c].map(|one| DeviceMatrix::<f32>::from_host(device, one).unwrap());
             let one = |at| factors.submatrix(0..1, at..at + 1).unwrap();
             let extras = Extras::new().factors(one(0), one(1));
-            plan.enqueue_with(&on_a, &on_b, &mut on_c, extras).unwrap();
+            plan.run_with(&on_a, &on_b, &mut on_c, extras).unwrap();
             let bound = Bound::Probabilistic;
             let problem = Problem { a: &a, b: &b, c: Some(&c), alpha, beta, bound };
             let reference = Reference::compute(problem, Method::Full, 0).unwrap();
@@ -267,9 +269,10 @@ fn activations_of_few_and_of_no_numbers() {
             let b = Matrix::from_fn(1, 4, |_, _| 1.0);
             let gemm = Gemm::new(values.len(), 4, 1).then(Epilogue::new().activation(activation));
             let plan = device.kernel(descriptor).unwrap().prepare(gemm).unwrap();
-            let [on_a, on_b] = [&a, &b].map(|one| DeviceMatrix::from_host(device, one).unwrap());
-            let mut on_c = DeviceMatrix::zeros(device, values.len(), 4).unwrap();
-            plan.enqueue(&on_a, &on_b, &mut on_c).unwrap();
+            let [on_a, on_b] =
+                [&a, &b].map(|one| DeviceMatrix::<f32>::from_host(device, one).unwrap());
+            let mut on_c = DeviceMatrix::<f32>::zeros(device, [values.len(), 4]).unwrap();
+            plan.run(&on_a, &on_b, &mut on_c).unwrap();
             let result = on_c.download().unwrap();
             for (row, &&(x, expected)) in values.iter().enumerate() {
                 for &found in result.row(row) {
@@ -294,11 +297,11 @@ fn extras_are_as_they_were_planned() {
         let auto = device.auto().unwrap();
         let gemm = Gemm::new(4, 6, 5).then(Epilogue::new().bias(Axis::Column).residual());
         let plan = auto.prepare(gemm).unwrap();
-        let zeros = |rows, cols| DeviceMatrix::zeros(&device, rows, cols).unwrap();
+        let zeros = |rows, cols| DeviceMatrix::<f32>::zeros(&device, [rows, cols]).unwrap();
         let (a, b, mut c) = (zeros(4, 5), zeros(5, 6), zeros(4, 6));
         let (bias, residual) = (zeros(6, 1), zeros(4, 6));
         let right = Extras::new().bias(&bias).residual(&residual);
-        plan.enqueue_with(&a, &b, &mut c, right).unwrap();
+        plan.run_with(&a, &b, &mut c, right).unwrap();
         let wide = zeros(4, 7);
         for (extras, what) in [
             (Extras::new().bias(&bias), "the residual"),
@@ -306,22 +309,22 @@ fn extras_are_as_they_were_planned() {
             (right.scale(&bias), "the scale"),
             (right.factors(bias.view(), bias.view()), "the factors"),
         ] {
-            let refused = plan.enqueue_with(&a, &b, &mut c, extras);
+            let refused = plan.run_with(&a, &b, &mut c, extras);
             assert!(matches!(refused, Err(Error::Extras { what: found, .. }) if found == what));
         }
         for (extras, what) in
             [(right.bias(&a), "the bias"), (right.residual(&wide), "the residual")]
         {
-            let refused = plan.enqueue_with(&a, &b, &mut c, extras);
+            let refused = plan.run_with(&a, &b, &mut c, extras);
             assert!(matches!(refused, Err(Error::Shape { what: found, .. }) if found == what));
         }
         let other = Device::open(host::DeviceChoice::Soft).unwrap();
-        let elsewhere = DeviceMatrix::zeros(&other, 1, 6).unwrap();
-        let refused = plan.enqueue_with(&a, &b, &mut c, right.bias(&elsewhere));
+        let elsewhere = DeviceMatrix::<f32>::zeros(&other, [1, 6]).unwrap();
+        let refused = plan.run_with(&a, &b, &mut c, right.bias(&elsewhere));
         assert!(matches!(refused, Err(Error::WrongDevice { what: "the bias" })));
-        let [a, b, c] = [&a, &b, &c].map(DeviceMatrix::as_device_ptr);
+        let addresses = [a.address(), b.address(), c.address()];
         // SAFETY: it does not get as far as the matrices.
-        let refused = unsafe { plan.enqueue_raw(a, b, c) };
+        let refused = unsafe { plan.run_raw(addresses, Default::default()) };
         assert!(matches!(refused, Err(Error::Extras { is_missing: true, .. })));
     }
 }

@@ -18,11 +18,11 @@ fn captured_products_are_launched_again_and_again() {
         let stream = Stream::new(&device).unwrap();
         let (a, b) = (integers(70, 67, 3), integers(67, 65, 4));
         let expected = product(&a, &b);
-        let a = DeviceMatrix::from_host(&stream, &a).unwrap();
-        let b = DeviceMatrix::from_host(&stream, &b).unwrap();
+        let a = DeviceMatrix::<f32>::from_host(&stream, &a).unwrap();
+        let b = DeviceMatrix::<f32>::from_host(&stream, &b).unwrap();
         for plan in plans(&device, &stream) {
-            let mut c = DeviceMatrix::zeros(&stream, 70, 65).unwrap();
-            let graph = stream.capture(|| plan.enqueue(&a, &b, &mut c)).unwrap();
+            let mut c = DeviceMatrix::<f32>::zeros(&stream, [70, 65]).unwrap();
+            let graph = stream.capture(|| plan.run(&a, &b, &mut c)).unwrap();
             assert!(c.download().unwrap().as_slice().iter().all(|&x| x == 0.0), "not captured");
             for _ in 0..3 {
                 // SAFETY: the plan and its matrices are there, and used by this stream alone.
@@ -41,11 +41,11 @@ fn a_capture_has_the_stream_for_itself() {
         let stream = device.stream();
         let (a, b) = (integers(70, 67, 5), integers(67, 65, 6));
         let expected = product(&a, &b);
-        let a = Arc::new(DeviceMatrix::from_host(&device, &a).unwrap());
-        let b = Arc::new(DeviceMatrix::from_host(&device, &b).unwrap());
+        let a = Arc::new(DeviceMatrix::<f32>::from_host(&device, &a).unwrap());
+        let b = Arc::new(DeviceMatrix::<f32>::from_host(&device, &b).unwrap());
         for plan in plans(&device, &stream) {
             let plan = Arc::new(plan);
-            let mut c = DeviceMatrix::zeros(&device, 70, 65).unwrap();
+            let mut c = DeviceMatrix::<f32>::zeros(&device, [70, 65]).unwrap();
             let (sender, receiver) = mpsc::channel();
             let mut other = None;
             let graph = stream.capture(|| {
@@ -53,8 +53,8 @@ fn a_capture_has_the_stream_for_itself() {
                 let device = device.clone();
                 other = Some(thread::spawn(move || {
                     sender.send(()).unwrap();
-                    let mut c = DeviceMatrix::zeros(&device, 70, 65).unwrap();
-                    plan.enqueue(&*a, &*b, &mut c).unwrap();
+                    let mut c = DeviceMatrix::<f32>::zeros(&device, [70, 65]).unwrap();
+                    plan.run(&*a, &*b, &mut c).unwrap();
                     c.download().unwrap()
                 }));
                 receiver.recv().unwrap();
@@ -66,7 +66,7 @@ fn a_capture_has_the_stream_for_itself() {
             assert!(other.unwrap().join().unwrap() == expected);
             // SAFETY: nothing was captured.
             unsafe { graph.launch() }.unwrap();
-            plan.enqueue(&*a, &*b, &mut c).unwrap();
+            plan.run(&*a, &*b, &mut c).unwrap();
             assert!(c.download().unwrap() == expected);
         }
     }
@@ -77,13 +77,13 @@ fn a_capture_has_the_stream_for_itself() {
 fn what_cannot_be_captured_is_an_error() {
     for device in devices() {
         let stream = Stream::new(&device).unwrap();
-        let mut kept = DeviceMatrix::from_host(&stream, &integers(3, 4, 7)).unwrap();
+        let mut kept = DeviceMatrix::<f32>::from_host(&stream, &integers(3, 4, 7)).unwrap();
         let capture_error = |captured: Result<_, _>| match captured.err() {
             Some(Error::Driver { code, .. }) => code,
             other => panic!("{other:?}"),
         };
         for attempt in [
-            &mut || DeviceMatrix::zeros(&stream, 5, 5).map(drop),
+            &mut || DeviceMatrix::<f32>::zeros(&stream, [5, 5]).map(drop),
             &mut || stream.synchronize(),
             &mut || kept.download().map(drop),
         ] as [&mut dyn FnMut() -> Result<(), Error>; 3]
@@ -98,7 +98,7 @@ fn what_cannot_be_captured_is_an_error() {
             let _: CUresult = capture_error(stream.capture(&mut *attempt));
         }
         // A matrix that is dropped meanwhile.
-        let matrix = DeviceMatrix::zeros(&stream, 5, 5).unwrap();
+        let matrix = DeviceMatrix::<f32>::zeros(&stream, [5, 5]).unwrap();
         let _ = stream.capture(|| {
             drop(matrix);
             Ok(())

@@ -25,7 +25,7 @@ pub fn product(a: &Matrix, b: &Matrix) -> Matrix {
 
 /// For each kernel ABI that the device runs, kernels with plans that need all a plan may have: a
 /// workspace, and memory to stage operands, whose rows are of odd length.
-pub fn plans(device: &Device, stream: &Stream) -> Vec<Plan> {
+pub fn plans(device: &Device, stream: &Stream) -> Vec<Plan<'static>> {
     let names: &[_] = match device.info().capability {
         (9, 0) => &["tile2d", "async_copy", "tile_64x64", "tma", "persistent"],
         _ => &["tile2d", "async_copy", "tile_64x64"],
@@ -45,17 +45,17 @@ fn handles_are_send_and_sync() {
     is_send_and_sync::<Device>();
     is_send_and_sync::<Stream>();
     is_send_and_sync::<Kernel>();
-    is_send_and_sync::<Plan>();
+    is_send_and_sync::<Plan<'_>>();
     is_send_and_sync::<Auto>();
-    is_send_and_sync::<DeviceMatrix>();
-    is_send_and_sync::<DeviceMatrixRef<'_>>();
-    is_send_and_sync::<DeviceMatrixMut<'_>>();
+    is_send_and_sync::<DeviceMatrix<f32>>();
+    is_send_and_sync::<DeviceMatrixRef<'_, f32>>();
+    is_send_and_sync::<DeviceMatrixMut<'_, f32>>();
     is_send_and_sync::<Graph>();
 }
 
 /// A plan beside its device, as a program would keep it.
 struct Layer {
-    plan: Plan,
+    plan: Plan<'static>,
     device: Device,
 }
 
@@ -71,11 +71,11 @@ fn threads_share_a_plan() {
                     let Layer { plan, device } = &*layer;
                     let (a, b) = (integers(70, 67, seed), integers(67, 65, 10 * seed));
                     let expected = product(&a, &b);
-                    let a = DeviceMatrix::from_host(device, &a).unwrap();
-                    let b = DeviceMatrix::from_host(device, &b).unwrap();
+                    let a = DeviceMatrix::<f32>::from_host(device, &a).unwrap();
+                    let b = DeviceMatrix::<f32>::from_host(device, &b).unwrap();
                     for _ in 0..4 {
-                        let mut c = DeviceMatrix::zeros(device, 70, 65).unwrap();
-                        plan.enqueue(&a, &b, &mut c).unwrap();
+                        let mut c = DeviceMatrix::<f32>::zeros(device, [70, 65]).unwrap();
+                        plan.run(&a, &b, &mut c).unwrap();
                         assert!(c.download().unwrap() == expected, "thread {seed}");
                     }
                 })
@@ -104,12 +104,12 @@ fn plans_go_to_the_caller_s_streams() {
         assert!(streams[0].as_cust().is_some() && streams[1].as_cust().is_none());
         let (a, b) = (integers(70, 67, 1), integers(67, 65, 2));
         for stream in &streams {
-            let device_a = DeviceMatrix::from_host(stream, &a).unwrap();
-            let device_b = DeviceMatrix::from_host(stream, &b).unwrap();
+            let device_a = DeviceMatrix::<f32>::from_host(stream, &a).unwrap();
+            let device_b = DeviceMatrix::<f32>::from_host(stream, &b).unwrap();
             for plan in plans(&device, stream) {
                 assert!(plan.stream().is_same(stream));
-                let mut c = DeviceMatrix::zeros(stream, 70, 65).unwrap();
-                plan.enqueue(&device_a, &device_b, &mut c).unwrap();
+                let mut c = DeviceMatrix::<f32>::zeros(stream, [70, 65]).unwrap();
+                plan.run(&device_a, &device_b, &mut c).unwrap();
                 stream.synchronize().unwrap();
                 assert!(c.download().unwrap() == product(&a, &b));
             }
@@ -124,16 +124,16 @@ fn operands_of_other_streams_and_devices_are_refused() {
         let stream = Stream::new(&device).unwrap();
         let kernel = device.kernel(find_kernel("tile2d").unwrap()).unwrap();
         let plan = kernel.prepare(Gemm::new(2, 2, 2)).unwrap();
-        let matrix = |on: &Stream| DeviceMatrix::from_host(on, &integers(2, 2, 0)).unwrap();
+        let matrix = |on: &Stream| DeviceMatrix::<f32>::from_host(on, &integers(2, 2, 0)).unwrap();
         let (own, foreign) = (matrix(&device.stream()), matrix(&other.stream()));
         let mut moved = matrix(&stream);
-        let mut c = DeviceMatrix::zeros(&device, 2, 2).unwrap();
+        let mut c = DeviceMatrix::<f32>::zeros(&device, [2, 2]).unwrap();
 
-        let refused = plan.enqueue(&own, &moved, &mut c);
+        let refused = plan.run(&own, &moved, &mut c);
         assert!(matches!(refused, Err(Error::WrongStream { what: "B" })), "{refused:?}");
-        let refused = plan.enqueue(&foreign, &own, &mut c);
+        let refused = plan.run(&foreign, &own, &mut c);
         assert!(matches!(refused, Err(Error::WrongDevice { what: "A" })), "{refused:?}");
-        let refused = plan.enqueue(&own, &own, &mut matrix(&stream));
+        let refused = plan.run(&own, &own, &mut matrix(&stream));
         assert!(matches!(refused, Err(Error::WrongStream { what: "C" })), "{refused:?}");
         let refused = moved.move_to(&other.stream());
         assert!(matches!(refused, Err(Error::WrongDevice { .. })), "{refused:?}");
@@ -141,7 +141,7 @@ fn operands_of_other_streams_and_devices_are_refused() {
         assert!(matches!(refused, Err(Error::WrongDevice { .. })));
 
         moved.move_to(&device.stream()).unwrap();
-        plan.enqueue(&own, &moved, &mut c).unwrap();
+        plan.run(&own, &moved, &mut c).unwrap();
         let host = integers(2, 2, 0);
         assert_eq!(c.download().unwrap(), product(&host, &host));
     }

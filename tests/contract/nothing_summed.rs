@@ -5,9 +5,7 @@ use std::fmt::Debug;
 
 use host::kernels::abi::{KernelDescriptor, Target};
 use host::kernels::f32_kernels;
-use host::{
-    Compute, Device, DeviceHalfMatrix, DeviceMatrix, Element, Epilogue, Extras, Gemm, Matrix,
-};
+use host::{Compute, Device, DeviceMatrix, Epilogue, Extras, Gemm, Matrix};
 
 use crate::common::{devices, is_whole, runs_all};
 use crate::tensor_core;
@@ -39,8 +37,8 @@ fn nan(rows: usize, cols: usize) -> Matrix {
     Matrix::from_fn(rows, cols, |_, _| f32::NAN)
 }
 
-fn on(device: &Device, matrix: &Matrix) -> DeviceMatrix {
-    DeviceMatrix::from_host(device, matrix).unwrap()
+fn on(device: &Device, matrix: &Matrix) -> DeviceMatrix<f32> {
+    DeviceMatrix::<f32>::from_host(device, matrix).unwrap()
 }
 
 /// Runs a test for every kernel for f32 on every device that runs all of the contract.
@@ -82,7 +80,7 @@ fn every_kernel_for_f32() {
                 let gemm = Gemm::new(m, n, k).scaled(alpha, beta);
                 let plan = kernel.plan(gemm).splits(splits).prepare().unwrap();
                 let mut c = on(device, &source(m, n, beta));
-                plan.enqueue(&on(device, &nan(m, k)), &on(device, &nan(k, n)), &mut c).unwrap();
+                plan.run(&on(device, &nan(m, k)), &on(device, &nan(k, n)), &mut c).unwrap();
                 assert_is_right(&c.download().unwrap(), beta, &(descriptor.name(), gemm));
             }
         }
@@ -108,7 +106,7 @@ fn every_kernel_for_f32_with_factors_in_device_memory() {
                 let mut c = on(device, &source(m, n, beta));
                 let [a, b] = [nan(m, k), nan(k, n)].map(|matrix| on(device, &matrix));
                 let extras = Extras::new().factors(one(0), one(1));
-                plan.enqueue_with(&a, &b, &mut c, extras).unwrap();
+                plan.run_with(&a, &b, &mut c, extras).unwrap();
                 let name = (descriptor.name(), gemm, alpha, beta);
                 assert_is_right(&c.download().unwrap(), beta, &name);
             }
@@ -118,31 +116,24 @@ fn every_kernel_for_f32_with_factors_in_device_memory() {
 
 #[test]
 fn every_kernel_for_16_bits() {
-    tensor_core::for_each(|device, descriptor, input| {
-        let kernel = device.tensor_core(descriptor, input).unwrap();
-        let half = DeviceHalfMatrix::element(input);
-        let has_layouts = descriptor.layouts(input).is_some();
-        let outputs = if has_layouts { &[Element::F32, half][..] } else { &[Element::F32] };
-        let on_half = |matrix: &Matrix| DeviceHalfMatrix::from_host(device, input, matrix).unwrap();
-        for [m, n] in shapes([descriptor.rows(), descriptor.cols()]) {
+    tensor_core::for_each(|device, descriptor, compute| {
+        let kernel = device.kernel(descriptor).unwrap();
+        let outputs = match descriptor.takes_transposes() {
+            true => &[Compute::F32, compute][..],
+            false => &[Compute::F32],
+        };
+        for [m, n] in shapes([descriptor.tile().bm, descriptor.tile().bn]) {
             for (alpha, k, beta) in factors([m, n], &EMPTY) {
                 for &output in outputs {
-                    let gemm = Gemm::new(m, n, k).computed_in(Compute::of(input));
-                    let gemm = gemm.scaled(alpha, beta).stored_as(output);
-                    let plan = kernel.plan(gemm).any_alignment().prepare().unwrap();
-                    let [a, b] = [nan(m, k), nan(k, n)].map(|matrix| on_half(&matrix));
-                    let before = source(m, n, beta);
-                    let result = if output == Element::F32 {
-                        let mut c = on(device, &before);
-                        plan.enqueue(&a, &b, &mut c).unwrap();
-                        c.download().unwrap()
-                    } else {
-                        let mut c = on_half(&before);
-                        plan.enqueue(&a, &b, &mut c).unwrap();
-                        c.download().unwrap()
-                    };
-                    let name = (descriptor.entry_point(input), gemm);
-                    assert_is_right(&result, beta, &name);
+                    let gemm = Gemm::new(m, n, k).computed_in(compute);
+                    let gemm = gemm.scaled(alpha, beta).stored_as(output.element());
+                    let plan = kernel.prepare(gemm).unwrap();
+                    let [a, b] = [nan(m, k), nan(k, n)]
+                        .map(|matrix| tensor_core::on(device, compute, &matrix));
+                    let mut c = tensor_core::on(device, output, &source(m, n, beta));
+                    plan.run(&a, &b, &mut c).unwrap();
+                    let name = (tensor_core::entry_point(descriptor, compute), gemm);
+                    assert_is_right(&c.download().unwrap(), beta, &name);
                 }
             }
         }
@@ -159,7 +150,7 @@ fn what_is_not_changed_is_not_touched() {
         let [a, b] = [[5, 0], [0, 8]].map(|[rows, cols]| on(device, &nan(rows, cols)));
         let mut c = on(device, &nan(5, 8));
         c.fill_buffer(BITS).unwrap();
-        kernel.prepare(gemm).unwrap().enqueue(&a, &b, &mut c).unwrap();
+        kernel.prepare(gemm).unwrap().run(&a, &b, &mut c).unwrap();
         let result = c.download().unwrap();
         assert!(result.as_slice().iter().all(|x| x.to_bits() == BITS), "{}", descriptor.name());
 
@@ -167,7 +158,7 @@ fn what_is_not_changed_is_not_touched() {
             let plan = kernel.prepare(gemm.then(Epilogue::new().residual())).unwrap();
             let mut c = on(device, &source(5, 8, 1.0));
             let residual = on(device, &Matrix::from_fn(5, 8, |_, _| -0.0));
-            plan.enqueue_with(&a, &b, &mut c, Extras::new().residual(&residual)).unwrap();
+            plan.run_with(&a, &b, &mut c, Extras::new().residual(&residual)).unwrap();
             assert_is_right(&c.download().unwrap(), 1.0, &descriptor.name());
         }
     });

@@ -44,7 +44,8 @@ fn every_kernel_of_batches_takes_pointers() {
                 let on_device = all.iter().enumerate().map(|(offset, one)| {
                     let layout = Layout { offset, ld, tail: 3 };
                     let mut copy =
-                        DeviceMatrix::zeros_in(device, one.rows(), one.cols(), layout).unwrap();
+                        DeviceMatrix::<f32>::zeros_in(device, [one.rows(), one.cols()], layout)
+                            .unwrap();
                     copy.upload(one).unwrap();
                     copy
                 });
@@ -54,7 +55,7 @@ fn every_kernel_of_batches_takes_pointers() {
             let (on_a, on_b, mut on_c) =
                 (place(&a, gemm.lda), place(&b, gemm.ldb), place(&c, gemm.ldc));
             let bias = Matrix::random(1, n, 71, 9);
-            let on_bias = DeviceMatrix::from_host(device, &bias).unwrap();
+            let on_bias = DeviceMatrix::<f32>::from_host(device, &bias).unwrap();
             // The second product has the first one's B.
             let b_of = |product: usize| if product == 1 { 0 } else { product };
             let a_views: Vec<_> = on_a.iter().map(DeviceMatrix::view).collect();
@@ -64,7 +65,7 @@ fn every_kernel_of_batches_takes_pointers() {
             let c_views = on_c.iter_mut().map(DeviceMatrix::view_mut).collect();
             let mut batch_c = PointerBatchMut::new(c_views).unwrap();
             let extras = Extras::new().bias(&on_bias);
-            plan.enqueue_pointers(&batch_a, &batch_b, &mut batch_c, extras).unwrap();
+            plan.run_pointers(&batch_a, &batch_b, &mut batch_c, extras).unwrap();
             drop(batch_c);
             for product in 0..count {
                 let op = |one: &Matrix, trans| if trans { one.transposed() } else { one.clone() };
@@ -92,27 +93,27 @@ fn pointers_are_as_they_were_planned() {
     for device in devices() {
         let auto = device.auto().unwrap();
         let plan = auto.prepare(Gemm::new(2, 3, 4).batched_pointers(2)).unwrap();
-        let zeros = |rows, cols| DeviceMatrix::zeros(&device, rows, cols).unwrap();
+        let zeros = |rows, cols| DeviceMatrix::<f32>::zeros(&device, [rows, cols]).unwrap();
         let (a, b) = (zeros(2, 4), zeros(4, 3));
         let [mut x, mut y] = [zeros(2, 3), zeros(2, 3)];
-        let refused = plan.enqueue(&a, &b, &mut x);
+        let refused = plan.run(&a, &b, &mut x);
         assert!(matches!(refused, Err(Error::Extras { is_missing: true, .. })));
         let batch = |matrices: &[_]| PointerBatch::new(matrices).unwrap();
         let (two_a, two_b) = (batch(&[a.view(); 2]), batch(&[b.view(); 2]));
         let mut c = PointerBatchMut::new(vec![x.view_mut(), y.view_mut()]).unwrap();
-        plan.enqueue_pointers(&two_a, &two_b, &mut c, Extras::new()).unwrap();
+        plan.run_pointers(&two_a, &two_b, &mut c, Extras::new()).unwrap();
         let one = batch(&[a.view()]);
-        let refused = plan.enqueue_pointers(&one, &two_b, &mut c, Extras::new());
+        let refused = plan.run_pointers(&one, &two_b, &mut c, Extras::new());
         assert!(matches!(refused, Err(Error::PlannedBatch { what: "A", count: 1, .. })));
-        let refused = plan.enqueue_pointers(&two_b, &two_b, &mut c, Extras::new());
+        let refused = plan.run_pointers(&two_b, &two_b, &mut c, Extras::new());
         assert!(matches!(refused, Err(Error::Shape { what: "A", .. })));
         let plain = auto.prepare(Gemm::new(2, 3, 4)).unwrap();
-        let refused = plain.enqueue_pointers(&two_a, &two_b, &mut c, Extras::new());
+        let refused = plain.run_pointers(&two_a, &two_b, &mut c, Extras::new());
         assert!(matches!(refused, Err(Error::Extras { is_missing: false, .. })));
-        assert!(matches!(PointerBatch::new(&[]), Err(Error::NoMatrices)));
+        assert!(matches!(PointerBatch::<f32>::new(&[]), Err(Error::NoMatrices)));
         let refused = PointerBatch::new(&[a.view(), b.view()]);
         assert!(matches!(refused, Err(Error::Shape { .. })));
-        let none = Vec::<DeviceMatrixMut<'_>>::new();
+        let none = Vec::<DeviceMatrixMut<'_, f32>>::new();
         assert!(matches!(PointerBatchMut::new(none), Err(Error::NoMatrices)));
     }
 }

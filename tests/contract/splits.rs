@@ -1,7 +1,6 @@
 //! K split among blocks: the same bits every time, and no trace left for the next call.
 
 use cuda_gemm::Error;
-use cust::memory::DevicePointer;
 use host::kernels::TILES;
 use host::kernels::abi::KernelDescriptor;
 use host::verify::Bound;
@@ -27,12 +26,12 @@ fn repeated_calls_give_the_same_bits() {
             {
                 let case = Case::random(Gemm::new(m, n, 7 * descriptor.tile().bk as usize), 22);
                 let prepared = kernel.plan(case.gemm).splits(splits).prepare().unwrap();
-                assert_eq!(prepared.launch_plan().splits(), splits);
-                let a = DeviceMatrix::from_host(&device, &case.a).unwrap();
-                let b = DeviceMatrix::from_host(&device, &case.b).unwrap();
+                assert_eq!(prepared.configuration().splits, splits);
+                let a = DeviceMatrix::<f32>::from_host(&device, &case.a).unwrap();
+                let b = DeviceMatrix::<f32>::from_host(&device, &case.b).unwrap();
                 let results = [(); 3].map(|()| {
-                    let mut c = DeviceMatrix::zeros(&device, m, n).unwrap();
-                    prepared.enqueue(&a, &b, &mut c).unwrap();
+                    let mut c = DeviceMatrix::<f32>::zeros(&device, [m, n]).unwrap();
+                    prepared.run(&a, &b, &mut c).unwrap();
                     c.download().unwrap()
                 });
                 assert!(
@@ -74,13 +73,12 @@ fn copies_of_a_and_b_are_right() {
                 let limits = Limits { grid: [2, 1, 65535], ..device.info().limits };
                 let plan = kernel.plan(gemm).splits(splits).staged(true).within(&limits);
                 let prepared = case.with_alignment(plan).prepare().unwrap();
-                let pointer = |offset| DevicePointer::<f32>::from_raw(0).wrapping_add(offset);
-                let [a, b, c] = offsets.map(pointer);
-                assert_eq!(prepared.entry_point(a, b, c), descriptor.name());
+                let addresses = offsets.map(|offset| 4 * offset as u64);
+                assert_eq!(prepared.entry_point(addresses), descriptor.name());
                 // The second call uses the copies' places again.
                 for _ in 0..2 {
                     let name = format!("{}, staged", descriptor.name());
-                    let result = case.run_with(&device, &name, |a, b, c| prepared.enqueue(a, b, c));
+                    let result = case.run_with(&device, &name, |a, b, c| prepared.run(a, b, c));
                     let check = case.verify(&result, Bound::Probabilistic);
                     assert!(check.passed(), "{name}: {gemm:?}: {check:?}");
                 }
@@ -100,7 +98,7 @@ fn what_cannot_be_split_is_not() {
             .splits(100)
             .prepare()
             .unwrap();
-        assert_eq!(steps.launch_plan().splits(), 3);
+        assert_eq!(steps.configuration().splits, 3);
         let rung = device.kernel(find_kernel("async_copy").unwrap()).unwrap();
         let error = rung.plan(Gemm::new(5, 5, 100)).splits(2).prepare();
         assert!(matches!(error, Err(Error::CannotSplit { kernel: "async_copy" })));

@@ -97,10 +97,10 @@ fn repeated_calls_give_the_same_bits() {
             assert!(prepared.launch_plan().launches()[0].stream_k_tiles > 0);
             let results = [51, 52, 51].map(|seed| {
                 let case = Case::random(gemm, seed);
-                let a = DeviceMatrix::from_host(device, &case.a).unwrap();
-                let b = DeviceMatrix::from_host(device, &case.b).unwrap();
-                let mut c = DeviceMatrix::zeros(device, m, n).unwrap();
-                prepared.enqueue(&a, &b, &mut c).unwrap();
+                let a = DeviceMatrix::<f32>::from_host(device, &case.a).unwrap();
+                let b = DeviceMatrix::<f32>::from_host(device, &case.b).unwrap();
+                let mut c = DeviceMatrix::<f32>::zeros(device, [m, n]).unwrap();
+                prepared.run(&a, &b, &mut c).unwrap();
                 let result = c.download().unwrap();
                 assert!(
                     case.verify(&result, Bound::Probabilistic).passed(),
@@ -126,13 +126,13 @@ fn the_address_decides_at_each_call() {
             let place = |matrix: &host::Matrix, offset| {
                 let layout = Layout { offset, ld: matrix.cols(), tail: 0 };
                 let (rows, cols) = (matrix.rows(), matrix.cols());
-                let mut copy = DeviceMatrix::zeros_in(device, rows, cols, layout).unwrap();
+                let mut copy = DeviceMatrix::<f32>::zeros_in(device, [rows, cols], layout).unwrap();
                 copy.upload(matrix).unwrap();
                 copy
             };
             let (a, b) = (place(&case.a, offsets[0]), place(&case.b, offsets[1]));
-            let mut c = DeviceMatrix::zeros(device, 40, 36).unwrap();
-            prepared.enqueue(&a, &b, &mut c).unwrap();
+            let mut c = DeviceMatrix::<f32>::zeros(device, [40, 36]).unwrap();
+            prepared.run(&a, &b, &mut c).unwrap();
             c.download().unwrap()
         });
         assert!(case.verify(&results[0], Bound::Probabilistic).passed());
@@ -141,17 +141,17 @@ fn the_address_decides_at_each_call() {
         // Without memory for copies, which operand needs one is said.
         let prepared = kernel.prepare(gemm).unwrap();
         let [a, b, wide_b] = [(40, 44), (44, 36), (44, 37)]
-            .map(|(rows, cols)| DeviceMatrix::zeros(device, rows, cols).unwrap());
-        let mut c = DeviceMatrix::zeros(device, 40, 36).unwrap();
-        prepared.enqueue(&a, &b, &mut c).unwrap();
+            .map(|(rows, cols)| DeviceMatrix::<f32>::zeros(device, [rows, cols]).unwrap());
+        let mut c = DeviceMatrix::<f32>::zeros(device, [40, 36]).unwrap();
+        prepared.run(&a, &b, &mut c).unwrap();
         let gemm = Gemm { ldb: 37, ..gemm };
         let prepared = kernel.prepare(gemm).unwrap();
         let part = wide_b.submatrix(0..44, 1..37).unwrap();
-        prepared.enqueue(&a, part, &mut c).unwrap();
-        let wide = DeviceMatrix::zeros(device, 40, 48).unwrap();
+        prepared.run(&a, part, &mut c).unwrap();
+        let wide = DeviceMatrix::<f32>::zeros(device, [40, 48]).unwrap();
         let prepared = kernel.prepare(Gemm { lda: 48, ..gemm }).unwrap();
         let part = wide.submatrix(0..40, 1..45).unwrap();
-        let refused = prepared.enqueue(part, wide_b.submatrix(0..44, 1..37).unwrap(), &mut c);
+        let refused = prepared.run(part, wide_b.submatrix(0..44, 1..37).unwrap(), &mut c);
         assert!(matches!(refused, Err(Error::PlannedAlignment { what: "A" })));
     });
 }

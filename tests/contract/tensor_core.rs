@@ -1,65 +1,92 @@
 //! The kernels for tensor cores, which take A and B in 16 bits.
 
-use cuda_gemm::{DeviceHalfRef, Error};
-use cust::memory::DevicePointer;
+use cuda_gemm::{AnyMatrix, Error, bf16, f16};
 use host::kernels::TENSOR_CORE;
-use host::kernels::abi::tensor_core::{BK, MAX_CLUSTER_SIZE, TensorCoreAbi, TensorCoreDescriptor};
+use host::kernels::abi::tensor_core::{BK, MAX_CLUSTER_SIZE};
+use host::kernels::abi::{KernelAbi, KernelDescriptor, Reads};
 use host::kernels::ladder::tensor::sm_90a::wgmma;
 use host::verify::Bound;
 use host::{
-    Activation, Axis, Compute, Device, DeviceChoice, DeviceHalfMatrix, DeviceMatrix, Epilogue,
-    Extras, Gemm, InputType, Job, Matrix, Operands, Product, RotatingBuffers,
+    Activation, Axis, Compute, Configuration, Device, DeviceChoice, DeviceMatrix, Epilogue, Extras,
+    Gemm, Job, Layout, Matrix, Operands, RotatingBuffers,
 };
 
 use crate::case::{Case, edges};
 use crate::common::{devices, is_whole};
 
+/// The types that tensor cores take in 16 bits.
+const TYPES: [Compute; 2] = [Compute::Bf16, Compute::F16];
+
+/// The entry point for operands of a type as they are multiplied.
+pub fn entry_point(descriptor: &KernelDescriptor, compute: Compute) -> &str {
+    descriptor.entry_points(compute == Compute::F16)[0]
+}
+
+fn has_clusters(descriptor: &KernelDescriptor) -> bool {
+    descriptor.abi() == KernelAbi::WgmmaClusters
+}
+
+/// Whether rows of A, and of B, may begin anywhere.
+fn reads_anywhere(descriptor: &KernelDescriptor) -> [bool; 2] {
+    [false, true].map(|is_b| descriptor.reads(is_b, false) == Reads::Anywhere)
+}
+
+/// A dense matrix of a product's input type.
+pub fn on(device: &Device, compute: Compute, matrix: &Matrix) -> AnyMatrix {
+    let shape = [matrix.rows(), matrix.cols()];
+    let layout = Layout::dense(matrix.cols());
+    let mut copy = AnyMatrix::zeros_in(device, compute.element(), shape, layout).unwrap();
+    copy.upload(matrix).unwrap();
+    copy
+}
+
 /// Runs a test for every kernel and type on every device that can run it.
-pub fn for_each(test: impl Fn(&Device, &'static TensorCoreDescriptor, InputType)) {
+pub fn for_each(test: impl Fn(&Device, &'static KernelDescriptor, Compute)) {
     for device in &devices() {
         let has_maps = device.info().capability == (9, 0);
         // Those by `mma.sync` run on one of the software devices: that of compute capability 9.0 if they are taken there.
-        let runs = |descriptor: &&TensorCoreDescriptor| match descriptor.abi() {
-            TensorCoreAbi::TensorMap => has_maps,
-            TensorCoreAbi::Pointer if device.is_soft() => {
-                has_maps == (descriptor.takes_unaligned() == [true; 2])
+        let runs = |descriptor: &&KernelDescriptor| match descriptor.abi() {
+            KernelAbi::MmaPointers if device.is_soft() => {
+                has_maps == (reads_anywhere(descriptor) == [true; 2])
             }
-            TensorCoreAbi::Pointer => true,
+            KernelAbi::MmaPointers => true,
+            _ => has_maps,
         };
         for descriptor in TENSOR_CORE.iter().copied().filter(runs) {
             // Those whose threads load A are the slowest there, and in f16 the same but for one instruction.
             let is_slow =
-                device.is_soft() && descriptor.splits() && descriptor.takes_unaligned()[0];
-            for input in if is_slow { &InputType::ALL[..1] } else { &InputType::ALL[..] } {
-                test(device, descriptor, *input);
+                device.is_soft() && has_clusters(descriptor) && reads_anywhere(descriptor)[0];
+            for compute in if is_slow { &TYPES[..1] } else { &TYPES[..] } {
+                test(device, descriptor, *compute);
             }
         }
     }
 }
 
 /// A and B as the kernel multiplies them.
-fn rounded(case: Case, input: InputType) -> Case {
-    let [a, b] = [&case.a, &case.b].map(|matrix| DeviceHalfMatrix::rounded(input, matrix));
-    Case { a, b, ..case }
+fn rounded(case: Case, compute: Compute) -> Case {
+    let [a, b] = [&case.a, &case.b].map(|matrix| matrix.clone().rounded(compute.element()));
+    Case { a, b, gemm: case.gemm.computed_in(compute), ..case }
 }
 
 /// Runs the product and returns C, having made sure that nothing else was written.
 fn run(
     case: &Case,
     device: &Device,
-    descriptor: &'static TensorCoreDescriptor,
-    input: InputType,
+    descriptor: &'static KernelDescriptor,
+    compute: Compute,
 ) -> Matrix {
-    let plan = device.tensor_core(descriptor, input).unwrap().prepare(case.gemm).unwrap();
-    let half = |matrix| DeviceHalfMatrix::from_host(device, input, matrix).unwrap();
+    let plan = device.kernel(descriptor).unwrap().prepare(case.gemm).unwrap();
+    let half = |matrix| on(device, compute, matrix);
     let (a, b) = (half(&case.a), half(&case.b));
-    case.run_with(device, descriptor.entry_point(input), |_, _, c| plan.enqueue(&a, &b, c))
+    case.run_with(device, entry_point(descriptor, compute), |_, _, c| plan.run(&a, &b, c))
 }
 
 #[test]
 fn every_shape_and_factor() {
-    for_each(|device, descriptor, input| {
-        let [bm, bn, bk] = [descriptor.rows(), descriptor.cols(), BK].map(|size| size as usize);
+    for_each(|device, descriptor, compute| {
+        let [bm, bn, bk] =
+            [descriptor.tile().bm, descriptor.tile().bn, BK].map(|size| size as usize);
         let shapes = edges([bm, bn, bk], bn + 2, 11);
         let factors = [(1.0, 0.0), (-1.5, 0.5), (0.0, 2.0)];
         for ([m, n, k], at) in shapes.into_iter().zip(0..) {
@@ -67,10 +94,10 @@ fn every_shape_and_factor() {
                 // Rows of C that begin on 8 bytes, and others.
                 let gemm =
                     Gemm::new(m, n, k).leading_dimensions(k, n, n + at % 4).scaled(alpha, beta);
-                let case = rounded(Case::random(gemm, 7), input);
+                let case = rounded(Case::random(gemm, 7), compute);
                 let check =
-                    case.verify(&run(&case, device, descriptor, input), Bound::Probabilistic);
-                let name = descriptor.entry_point(input);
+                    case.verify(&run(&case, device, descriptor, compute), Bound::Probabilistic);
+                let name = entry_point(descriptor, compute);
                 assert!(check.passed(), "{name} on {}: {gemm:?}: {check:?}", device.info().name);
                 assert_eq!(check.elements, (m * n) as u64);
             }
@@ -81,31 +108,34 @@ fn every_shape_and_factor() {
 /// Whoever reads the wrong element, or one that is not there, gets another integer.
 #[test]
 fn integers_are_exact() {
-    for_each(|device, descriptor, input| {
-        let (m, n, k) = (descriptor.rows() as usize + 3, descriptor.cols() as usize + 5, 130);
+    for_each(|device, descriptor, compute| {
+        let (m, n, k) = (descriptor.tile().bm as usize + 3, descriptor.tile().bn as usize + 5, 130);
         let make = |rows, cols, which: u64| {
             Matrix::from_fn(rows, cols, |row, col| {
                 ((row * 7 + col * 3) as u64 % (5 + which)) as f32
             })
         };
-        let case = rounded(Case::new(Gemm::new(m, n, k), make), input);
-        let c = run(&case, device, descriptor, input);
+        let case = rounded(Case::new(Gemm::new(m, n, k), make), compute);
+        let c = run(&case, device, descriptor, compute);
         let expected = Matrix::from_fn(m, n, |row, col| {
             (0..k).map(|at| case.a.at(row, at) * case.b.at(at, col)).sum()
         });
-        assert!(c == expected, "{} on {}", descriptor.entry_point(input), device.info().name);
+        assert!(c == expected, "{} on {}", entry_point(descriptor, compute), device.info().name);
     });
 }
 
 /// BLAS: with alpha 0 neither A nor B is read, and what is not finite goes where it belongs.
 #[test]
 fn what_is_not_finite() {
-    for_each(|device, descriptor, input| {
+    for_each(|device, descriptor, compute| {
         let nan = |rows, cols, _| Matrix::from_fn(rows, cols, |_, _| f32::NAN);
-        let case = Case::new(Gemm::new(9, 10, 70).scaled(0.0, 0.0), nan);
-        assert!(run(&case, device, descriptor, input).as_slice().iter().all(|value| *value == 0.0));
+        let gemm = Gemm::new(9, 10, 70).computed_in(compute).scaled(0.0, 0.0);
+        let case = Case::new(gemm, nan);
+        assert!(
+            run(&case, device, descriptor, compute).as_slice().iter().all(|value| *value == 0.0)
+        );
 
-        let mut case = rounded(Case::random(Gemm::new(70, 80, 100), 3), input);
+        let mut case = rounded(Case::random(Gemm::new(70, 80, 100), 3), compute);
         let place =
             |matrix: &Matrix, at, value| {
                 let (rows, cols) = (matrix.rows(), matrix.cols());
@@ -115,7 +145,7 @@ fn what_is_not_finite() {
             };
         case.a = place(&case.a, [3, 99], f32::INFINITY);
         case.b = place(&case.b, [5, 7], f32::NAN);
-        let c = run(&case, device, descriptor, input);
+        let c = run(&case, device, descriptor, compute);
         for row in 0..70 {
             for col in 0..80 {
                 let value = c.at(row, col);
@@ -132,10 +162,10 @@ fn what_is_not_finite() {
 
 #[test]
 fn the_same_bits_each_time() {
-    for_each(|device, descriptor, input| {
-        let case = rounded(Case::random(Gemm::new(200, 300, 500), 5), input);
-        let [one, other] = [(); 2].map(|()| run(&case, device, descriptor, input));
-        assert!(one == other, "{}", descriptor.entry_point(input));
+    for_each(|device, descriptor, compute| {
+        let case = rounded(Case::random(Gemm::new(200, 300, 500), 5), compute);
+        let [one, other] = [(); 2].map(|()| run(&case, device, descriptor, compute));
+        assert!(one == other, "{}", entry_point(descriptor, compute));
     });
 }
 
@@ -144,25 +174,24 @@ fn the_same_bits_each_time() {
 fn products_of_any_size_run_without_wgmma() {
     let device = Device::open(DeviceChoice::Soft).unwrap();
     let auto = device.auto().unwrap();
-    assert!(matches!(auto.tensor_core(&Gemm::new(4, 4, 4)), Err(Error::Compute { .. })));
     let multiprocessors = device.info().limits.multiprocessors as usize;
     let cases = [(128, 256, "mma_128x256"), (128, 128, "mma"), (64, 64, "mma_64x64")];
     for (rows, cols, name) in cases {
         let gemm = Gemm::new(rows * multiprocessors, cols, 8);
-        let chosen = |compute| auto.tensor_core(&gemm.computed_in(compute)).unwrap().descriptor();
+        let chosen = |compute| auto.choose(&gemm.computed_in(compute)).unwrap().kernel;
         let descriptor = chosen(Compute::Bf16);
-        for compute in [Compute::Bf16, Compute::F16] {
+        for compute in TYPES {
             assert_eq!(chosen(compute).name(), name);
         }
-        let case = rounded(Case::random(gemm, 2), InputType::Bf16);
-        let c = run(&case, &device, descriptor, InputType::Bf16);
+        let case = rounded(Case::random(gemm, 2), Compute::Bf16);
+        let c = run(&case, &device, descriptor, Compute::Bf16);
         assert!(case.verify(&c, Bound::Probabilistic).passed(), "{name}");
     }
 }
 
 /// What the kernels with layouts can do besides, in combinations: each is there with several others.
-fn variants(gemm: Gemm, input: InputType) -> Vec<Gemm> {
-    let half = DeviceHalfMatrix::element(input);
+fn variants(gemm: Gemm, compute: Compute) -> Vec<Gemm> {
+    let half = compute.element();
     let bias = Epilogue::new().bias(Axis::Column).activation(Activation::Gelu);
     let all =
         Epilogue::new().scale(Axis::Row).bias(Axis::Row).activation(Activation::Silu).residual();
@@ -180,31 +209,31 @@ fn variants(gemm: Gemm, input: InputType) -> Vec<Gemm> {
         gemm.transposed(true, true).stacked(3).stored_as(half),
         shared(gemm).scaled(0.0, 2.0).stored_as(half).then(bias),
     ];
-    products.map(|gemm| gemm.computed_in(Compute::of(input))).to_vec()
+    products.map(|gemm| gemm.computed_in(compute)).to_vec()
 }
 
 #[test]
 fn transposes_batches_outputs_and_epilogues() {
-    for_each(|device, descriptor, input| {
-        if descriptor.layouts(input).is_none() {
+    for_each(|device, descriptor, compute| {
+        if !descriptor.takes_transposes() {
             return;
         }
-        let (m, n) = (descriptor.rows() as usize, descriptor.cols() as usize);
+        let (m, n) = (descriptor.tile().bm as usize, descriptor.tile().bn as usize);
         // Whole tiles, and edges on all sides with rows that begin anywhere.
         for (odd, [m, n, k]) in [(0, [m, n, 2 * BK as usize]), (1, [m + 17, n - n / 5 - 1, 75])] {
             // Leading dimensions for any transpose.
             let ld = m.max(n).max(k) + 3 * odd;
-            for gemm in variants(Gemm::new(m, n, k).leading_dimensions(ld, ld, ld), input) {
-                let kernel = device.tensor_core(descriptor, input).unwrap();
+            for gemm in variants(Gemm::new(m, n, k).leading_dimensions(ld, ld, ld), compute) {
+                let kernel = device.kernel(descriptor).unwrap();
                 let plan = kernel.plan(gemm);
                 let plan = if odd == 0 { plan } else { plan.any_alignment() };
-                let job = Job::product(Product::TensorCore(plan.prepare().unwrap()));
+                let job = Job::Kernel(plan.prepare().unwrap());
                 let operands = Operands::random(&gemm, 11);
                 let buffers = RotatingBuffers::within(device, &operands, 1, 3 * odd);
                 let result = buffers.unwrap().result(&job, operands.c()).unwrap();
                 let reference = operands.reference(Bound::Probabilistic, 11).unwrap();
                 let check = reference.check(&result).unwrap();
-                let name = (descriptor.entry_point(input), &device.info().name);
+                let name = (entry_point(descriptor, compute), &device.info().name);
                 assert!(check.passed(), "{name:?}: {gemm:?}: {check:?}");
                 assert_eq!(check.elements, (gemm.batch * m * n) as u64);
             }
@@ -212,36 +241,33 @@ fn transposes_batches_outputs_and_epilogues() {
     });
 }
 
-/// Where nothing lies between rows, what is in front of a row may be read, but for the first one.
+/// Where nothing lies between rows, what is in front of a row may be read, except of the first one.
 #[test]
 fn rows_without_gaps_begin_anywhere() {
-    for_each(|device, descriptor, input| {
-        if descriptor.takes_unaligned() != [true; 2] {
+    for_each(|device, descriptor, compute| {
+        if reads_anywhere(descriptor) != [true; 2] {
             return;
         }
-        let (m, n, k) = (70, 67, 75);
-        let case = rounded(Case::random(Gemm::new(m, n, k), 17), input);
+        let case = rounded(Case::random(Gemm::new(70, 67, 75), 17), compute);
         for offset in [1, 4, 7] {
             let stored = |matrix: &Matrix| {
-                let elements = [&vec![f32::NAN; offset], matrix.as_slice()].concat();
-                let row = Matrix::from_fn(1, elements.len(), |_, col| elements[col]);
-                DeviceHalfMatrix::from_host(device, input, &row).unwrap()
+                let (shape, cols) = ([matrix.rows(), matrix.cols()], matrix.cols());
+                let layout = Layout { offset, ..Layout::dense(cols) };
+                let element = compute.element();
+                let mut copy = AnyMatrix::zeros_in(device, element, shape, layout).unwrap();
+                // NaN in both types.
+                copy.fill_buffer(0x7fff).unwrap();
+                copy.upload(matrix).unwrap();
+                copy
             };
             let (a, b) = (stored(&case.a), stored(&case.b));
-            let c = case.run_with(device, descriptor.entry_point(input), |_, _, c| {
-                let stream = device.stream();
-                let view = |stored: &DeviceHalfMatrix, rows, cols| {
-                    let first = stored.address() + 2 * offset as u64;
-                    // SAFETY: so much lies there, and outlives the product, whose C is downloaded.
-                    unsafe { DeviceHalfRef::from_address(&stream, input, first, rows, cols, cols) }
-                        .unwrap()
-                };
-                let plan = device.tensor_core(descriptor, input).unwrap().plan(case.gemm);
-                let plan = plan.any_alignment().prepare()?;
-                plan.enqueue(view(&a, m, k), view(&b, k, n), c)
+            let c = case.run_with(device, entry_point(descriptor, compute), |_, _, c| {
+                let plan = device.kernel(descriptor).unwrap().plan(case.gemm);
+                plan.any_alignment().prepare()?.run(&a, &b, c)
             });
             let check = case.verify(&c, Bound::Probabilistic);
-            assert!(check.passed(), "{}: {offset}: {check:?}", descriptor.entry_point(input));
+            let name = entry_point(descriptor, compute);
+            assert!(check.passed(), "{name}: {offset}: {check:?}");
         }
     });
 }
@@ -249,73 +275,75 @@ fn rows_without_gaps_begin_anywhere() {
 /// C in 16 bits is the f32 one, rounded once.
 #[test]
 fn sixteen_bits_are_rounded_to_nearest_even() {
-    for_each(|device, descriptor, input| {
-        if descriptor.layouts(input).is_none() {
+    for_each(|device, descriptor, compute| {
+        if !descriptor.takes_transposes() {
             return;
         }
-        let gemm = Gemm::new(70, 131, 90).computed_in(Compute::of(input)).scaled(3.0, 0.0);
-        let element = DeviceHalfMatrix::element(input);
+        let gemm = Gemm::new(70, 131, 90).computed_in(compute).scaled(3.0, 0.0);
+        let element = compute.element();
         let operands = Operands::random(&gemm, 3);
-        let half = |matrix| DeviceHalfMatrix::from_host(device, input, matrix).unwrap();
+        let half = |matrix| on(device, compute, matrix);
         let (a, b) = (half(operands.a()), half(operands.b()));
-        let mut wide = DeviceMatrix::zeros(device, 70, 131).unwrap();
-        let mut narrow = DeviceHalfMatrix::zeros(device, input, 70, 131).unwrap();
-        let kernel = device.tensor_core(descriptor, input).unwrap();
-        kernel.prepare(gemm).unwrap().enqueue(&a, &b, &mut wide).unwrap();
+        let mut wide = DeviceMatrix::<f32>::zeros(device, [70, 131]).unwrap();
+        let mut narrow = on(device, compute, &Matrix::zeros(70, 131));
+        let kernel = device.kernel(descriptor).unwrap();
+        kernel.prepare(gemm).unwrap().run(&a, &b, &mut wide).unwrap();
         let plan = kernel.prepare(gemm.stored_as(element)).unwrap();
-        plan.enqueue(&a, &b, &mut narrow).unwrap();
+        plan.run(&a, &b, &mut narrow).unwrap();
         let expected = wide.download().unwrap().rounded(element);
-        assert!(narrow.download().unwrap() == expected, "{}", descriptor.entry_point(input));
+        assert!(narrow.download().unwrap() == expected, "{}", entry_point(descriptor, compute));
 
         // Numbers that are too large for f16 are infinite in it, as everywhere.
         let plan = kernel.prepare(gemm.scaled(1e6, 0.0).stored_as(element)).unwrap();
-        plan.enqueue(&a, &b, &mut narrow).unwrap();
+        plan.run(&a, &b, &mut narrow).unwrap();
         let is_infinite = narrow.download().unwrap().as_slice().iter().any(|x| x.is_infinite());
-        assert_eq!(is_infinite, input == InputType::F16);
+        assert_eq!(is_infinite, compute == Compute::F16);
     });
 }
 
 /// Alpha and beta in device memory, with a C in 16 bits.
 #[test]
 fn factors_in_device_memory() {
-    for_each(|device, descriptor, input| {
-        if descriptor.layouts(input).is_none() {
+    for_each(|device, descriptor, compute| {
+        if !descriptor.takes_transposes() {
             return;
         }
-        let element = DeviceHalfMatrix::element(input);
+        let element = compute.element();
         let half = |elements| {
             let matrix = Matrix::from_vec(1, 1, vec![elements]);
-            DeviceHalfMatrix::from_host(device, input, &matrix).unwrap()
+            on(device, compute, &matrix)
         };
-        let factor =
-            |value| DeviceMatrix::from_host(device, &Matrix::from_vec(1, 1, vec![value])).unwrap();
+        let factor = |value| {
+            DeviceMatrix::<f32>::from_host(device, &Matrix::from_vec(1, 1, vec![value])).unwrap()
+        };
         let gemm = Gemm::new(1, 1, 1).device_factors().stored_as(element);
-        let gemm = gemm.computed_in(Compute::of(input));
-        let plan = device.tensor_core(descriptor, input).unwrap().prepare(gemm).unwrap();
+        let gemm = gemm.computed_in(compute);
+        let plan = device.kernel(descriptor).unwrap().prepare(gemm).unwrap();
         let (a, b, mut c) = (half(2.0), half(3.0), half(8.0));
         let (alpha, beta) = (factor(5.0), factor(0.5));
         let extras = Extras::new().factors(alpha.view(), beta.view());
-        plan.enqueue_with(&a, &b, &mut c, extras).unwrap();
+        plan.run_with(&a, &b, &mut c, extras).unwrap();
         assert_eq!(c.download().unwrap().as_slice(), [34.0]);
-        assert!(matches!(plan.enqueue(&a, &b, &mut c), Err(Error::Extras { .. })));
+        assert!(matches!(plan.run(&a, &b, &mut c), Err(Error::Extras { .. })));
     });
 }
 
 /// Every number of splits, of few rows and of few columns, whole tiles and edges, and as many splits as steps.
 #[test]
 fn splits_of_both_orientations() {
-    for_each(|device, descriptor, input| {
-        if !descriptor.splits() {
-            let plan = device.tensor_core(descriptor, input).unwrap().plan(Gemm::new(8, 8, 512));
+    for_each(|device, descriptor, compute| {
+        if !has_clusters(descriptor) {
+            let plan =
+                device.kernel(descriptor).unwrap().plan(Gemm::new(8, 8, 512).computed_in(compute));
             assert!(matches!(plan.splits(2).prepare(), Err(Error::CannotSplit { .. })));
             return;
         }
-        let (long, short) = (descriptor.rows() as usize, descriptor.cols() as usize);
-        let half = DeviceHalfMatrix::element(input);
-        let kernel = device.tensor_core(descriptor, input).unwrap();
+        let (long, short) = (descriptor.tile().bm as usize, descriptor.tile().bn as usize);
+        let half = compute.element();
+        let kernel = device.kernel(descriptor).unwrap();
         // On the software device each product has one type of elements, in turn.
-        let has_turns = !is_whole() && device.is_soft() && !descriptor.takes_unaligned()[0];
-        let turn = u32::from(input == InputType::Bf16);
+        let has_turns = !is_whole() && device.is_soft() && !reads_anywhere(descriptor)[0];
+        let turn = u32::from(compute == Compute::Bf16);
         for (splits, extra) in (1..=MAX_CLUSTER_SIZE).zip([0, 1, 8, 3, 12, 0, 7, 4]) {
             let (long, short) = (long + 5 * extra, short - extra.min(short / 2));
             // One step each, or an odd one more.
@@ -329,25 +357,28 @@ fn splits_of_both_orientations() {
             ];
             let gemms = (splits..).zip(gemms);
             for (_, gemm) in gemms.filter(|(at, _)| !has_turns || at % 2 == turn) {
-                let gemm = gemm.computed_in(Compute::of(input));
+                let gemm = gemm.computed_in(compute);
                 let plan = kernel.plan(gemm).splits(splits).any_alignment().prepare().unwrap();
-                assert_eq!(plan.splits(), splits);
-                let job = Job::product(Product::TensorCore(plan));
+                assert_eq!(plan.configuration().splits, splits);
+                let job = Job::Kernel(plan);
                 let operands = Operands::random(&gemm, splits.into());
                 let buffers = RotatingBuffers::new(device, &operands, 1);
                 let mut buffers = buffers.unwrap();
                 let result = buffers.result(&job, operands.c()).unwrap();
                 let reference = operands.reference(Bound::Probabilistic, 11).unwrap();
                 let check = reference.check(&result).unwrap();
-                let name = (descriptor.entry_point(input), &device.info().name);
+                let name = (entry_point(descriptor, compute), &device.info().name);
                 assert!(check.passed(), "{name:?}: {splits} of {gemm:?}: {check:?}");
                 assert!(result == buffers.result(&job, operands.c()).unwrap(), "the same bits");
             }
         }
         // No more than there are steps, and none of nothing.
         for (k, splits) in [(BK as usize + 1, 2), (0, 1)] {
-            let gemm = Gemm::new(8, 8, k).computed_in(Compute::of(input));
-            assert_eq!(kernel.plan(gemm).splits(8).prepare().unwrap().splits(), splits);
+            let gemm = Gemm::new(8, 8, k).computed_in(compute);
+            assert_eq!(
+                kernel.plan(gemm).splits(8).prepare().unwrap().configuration().splits,
+                splits
+            );
         }
     });
 }
@@ -356,15 +387,15 @@ fn splits_of_both_orientations() {
 /// which have one each.
 #[test]
 fn stream_k() {
-    for_each(|device, descriptor, input| {
-        let kernel = device.tensor_core(descriptor, input).unwrap();
-        if !descriptor.splits() {
-            let plan = kernel.plan(Gemm::new(8, 8, 512));
+    for_each(|device, descriptor, compute| {
+        let kernel = device.kernel(descriptor).unwrap();
+        if !has_clusters(descriptor) {
+            let plan = kernel.plan(Gemm::new(8, 8, 512).computed_in(compute));
             assert!(matches!(plan.clusters(2).prepare(), Err(Error::CannotSplit { .. })));
             return;
         }
-        let (long, short) = (descriptor.rows() as usize, descriptor.cols() as usize);
-        let half = DeviceHalfMatrix::element(input);
+        let (long, short) = (descriptor.tile().bm as usize, descriptor.tile().bn as usize);
+        let half = compute.element();
         let bias = Epilogue::new().bias(Axis::Column);
         // Four tiles of seven steps, or of a few more, or more tiles.
         let k = 7 * BK as usize - 3;
@@ -379,27 +410,40 @@ fn stream_k() {
             (Gemm::new(short, long, 5 * k).transposed(false, true), 3, 11),
             (Gemm::new(short - 1, long, 9 * k).stored_as(half), 1, 62),
         ] {
-            let gemm = gemm.computed_in(Compute::of(input));
+            let gemm = gemm.computed_in(compute);
             // Of these, some have all memory of a multiprocessor as stages.
             let blocks = if splits == 1 { 1 } else { descriptor.blocks_per_multiprocessor() };
             let plan = kernel.plan(gemm).splits(splits).clusters(clusters).any_alignment();
             let plan = plan.blocks_per_multiprocessor(blocks).prepare().unwrap();
-            assert_eq!((plan.splits(), plan.clusters()), (splits, Some(clusters)), "{gemm:?}");
-            assert_eq!(plan.blocks_per_multiprocessor(), blocks, "{gemm:?}");
-            let job = Job::product(Product::TensorCore(plan));
+            let most = descriptor.blocks_per_multiprocessor();
+            let expected = Configuration {
+                splits,
+                clusters: Some(clusters),
+                blocks_per_multiprocessor: (blocks < most).then_some(1),
+                ..Configuration::new(descriptor)
+            };
+            assert_eq!(*plan.configuration(), expected, "{gemm:?}");
+            let job = Job::Kernel(plan);
             let operands = Operands::random(&gemm, clusters.into());
             let mut buffers = RotatingBuffers::new(device, &operands, 1).unwrap();
             let result = buffers.result(&job, operands.c()).unwrap();
             let reference = operands.reference(Bound::Probabilistic, 11).unwrap();
             let check = reference.check(&result).unwrap();
-            let name = (descriptor.entry_point(input), &device.info().name);
+            let name = (entry_point(descriptor, compute), &device.info().name);
             assert!(check.passed(), "{name:?}: {clusters} clusters of {gemm:?}: {check:?}");
             assert!(result == buffers.result(&job, operands.c()).unwrap(), "the same bits");
         }
         // No more than there are steps, and none of nothing.
         let clusters = |k: usize, clusters: u32| {
-            let gemm = Gemm::new(8, 8, k).computed_in(Compute::of(input));
-            kernel.plan(gemm).splits(1).clusters(clusters).prepare().unwrap().clusters()
+            let gemm = Gemm::new(8, 8, k).computed_in(compute);
+            kernel
+                .plan(gemm)
+                .splits(1)
+                .clusters(clusters)
+                .prepare()
+                .unwrap()
+                .configuration()
+                .clusters
         };
         assert_eq!([clusters(130, 8), clusters(130, 1), clusters(0, 8)], [Some(3), None, None]);
     });
@@ -408,11 +452,11 @@ fn stream_k() {
 /// A column without gaps needs no copy: it is a row of its transpose. One with gaps does.
 #[test]
 fn columns_are_read_where_they_lie() {
-    for_each(|device, descriptor, input| {
-        if descriptor.layouts(input).is_none() {
+    for_each(|device, descriptor, compute| {
+        if !descriptor.takes_transposes() {
             return;
         }
-        let kernel = device.tensor_core(descriptor, input).unwrap();
+        let kernel = device.kernel(descriptor).unwrap();
         for (gemm, ld, any_alignment) in [
             (Gemm::new(70, 1, 136), 1, false),
             (Gemm::new(70, 1, 136), 3, true),
@@ -421,16 +465,16 @@ fn columns_are_read_where_they_lie() {
             (Gemm::new(70, 72, 1), 1, true),
         ] {
             let [lda, ldb] = [gemm.lda, gemm.ldb].map(|own| if own == 1 { ld } else { own });
-            let gemm = gemm.leading_dimensions(lda, ldb, gemm.ldc).computed_in(Compute::of(input));
+            let gemm = gemm.leading_dimensions(lda, ldb, gemm.ldc).computed_in(compute);
             let plan = kernel.plan(gemm);
             let plan = if any_alignment { plan.any_alignment() } else { plan };
-            let job = Job::product(Product::TensorCore(plan.prepare().unwrap()));
+            let job = Job::Kernel(plan.prepare().unwrap());
             let operands = Operands::random(&gemm, 5);
             let mut buffers = RotatingBuffers::new(device, &operands, 1).unwrap();
             let result = buffers.result(&job, operands.c()).unwrap();
             let reference = operands.reference(Bound::Probabilistic, 11).unwrap();
             let check = reference.check(&result).unwrap();
-            assert!(check.passed(), "{}: {gemm:?}: {check:?}", descriptor.entry_point(input));
+            assert!(check.passed(), "{}: {gemm:?}: {check:?}", entry_point(descriptor, compute));
         }
     });
 }
@@ -438,37 +482,37 @@ fn columns_are_read_where_they_lie() {
 #[test]
 fn what_does_not_fit_is_refused() {
     let device = Device::open(DeviceChoice::SoftSm90).unwrap();
-    let gemm = Gemm::new(4, 5, 6);
+    let gemm = Gemm::new(4, 5, 8).computed_in(Compute::Bf16);
     let auto = device.auto().unwrap();
-    let kernel = auto.tensor_core(&gemm.computed_in(Compute::Bf16)).unwrap();
-    let pointers = kernel.prepare(gemm.batched_pointers(2));
-    assert!(matches!(pointers, Err(Error::TensorCoreShape { .. })));
-    assert!(matches!(kernel.prepare(gemm.scaled(f32::NAN, 0.0)), Err(Error::NotFinite { .. })));
+    let pointers = auto.prepare(gemm.batched_pointers(2));
+    assert!(matches!(pointers, Err(Error::Unsuited { .. })));
+    assert!(matches!(auto.prepare(gemm.scaled(f32::NAN, 0.0)), Err(Error::NotFinite { .. })));
 
-    let plan = kernel.prepare(gemm).unwrap();
-    let half = |input, rows, cols| {
-        DeviceHalfMatrix::from_host(&device, input, &Matrix::zeros(rows, cols)).unwrap()
-    };
-    let (a, b) = (half(InputType::Bf16, 4, 6), half(InputType::Bf16, 6, 5));
-    let mut c = DeviceMatrix::zeros(&device, 4, 5).unwrap();
-    plan.enqueue(&a, &b, &mut c).unwrap();
-    let wrong_type = plan.enqueue(&half(InputType::F16, 4, 6), &b, &mut c).unwrap_err();
+    let plan = auto.prepare(gemm.leading_dimensions(8, 8, 5)).unwrap();
+    let (a, b) = (
+        DeviceMatrix::<bf16>::zeros(&device, [4, 8]).unwrap(),
+        DeviceMatrix::<bf16>::zeros_in(&device, [8, 5], Layout::padded(5)).unwrap(),
+    );
+    let mut c = DeviceMatrix::<f32>::zeros(&device, [4, 5]).unwrap();
+    plan.run(&a, &b, &mut c).unwrap();
+    let other = DeviceMatrix::<f16>::zeros(&device, [4, 8]).unwrap();
+    let wrong_type = plan.run(&other, &b, &mut c).unwrap_err();
     assert!(
         wrong_type.to_string().starts_with("A is of f16, and the product was prepared for bf16")
     );
-    let wrong_shape = plan.enqueue(&a, &a, &mut c).unwrap_err();
+    let wrong_shape = plan.run(&a, &a, &mut c).unwrap_err();
     assert!(matches!(wrong_shape, Error::Shape { what: "B", .. }), "{wrong_shape}");
-    let mut short = DeviceMatrix::zeros(&device, 5, 5).unwrap();
-    let wrong_c = plan.enqueue(&a, &b, &mut short).unwrap_err();
+    let mut short = DeviceMatrix::<f32>::zeros(&device, [5, 5]).unwrap();
+    let wrong_c = plan.run(&a, &b, &mut short).unwrap_err();
     assert!(matches!(wrong_c, Error::Shape { what: "C", .. }), "{wrong_c}");
 
-    // Rows of 12 bytes: no bulk copy reaches the second.
-    let [a, b] = [&a, &b].map(|matrix| DevicePointer::<u16>::from_raw(matrix.address()));
+    // Rows of 16 bytes that do not begin on 16.
+    let addresses = [a.address() + 2, b.address(), c.address()];
     // SAFETY: nothing is enqueued.
-    let unaligned = unsafe { plan.enqueue_raw(a, b, c.as_device_ptr()) }.unwrap_err();
+    let unaligned = unsafe { plan.run_raw(addresses, Default::default()) }.unwrap_err();
     assert!(matches!(unaligned, Error::PlannedAlignment { what: "A" }), "{unaligned}");
 
     let device = Device::open(DeviceChoice::Soft).unwrap();
-    let refused = device.tensor_core(&wgmma::DESCRIPTOR, InputType::F16).unwrap_err();
+    let refused = device.kernel(&wgmma::DESCRIPTOR).unwrap_err();
     assert!(matches!(refused, Error::NeedsHopper { .. }), "{refused}");
 }

@@ -3,7 +3,7 @@
 use host::kernels::TF32;
 use host::kernels::abi::{KernelDescriptor, Target};
 use host::verify::{Arithmetic, Bound, Check, Method, Problem, Products, Reference, nearest_tf32};
-use host::{Compute, Device, Gemm, Job, Matrix, Operands, Product, RotatingBuffers};
+use host::{Compute, Device, Gemm, Job, Matrix, Operands, RotatingBuffers};
 
 use crate::case::{Case, SPLITS, edges};
 use crate::common::devices;
@@ -43,7 +43,7 @@ fn verify(case: &Case, result: &Matrix, products: Products) -> Check {
 
 #[test]
 fn the_bound_knows_the_step_along_k() {
-    for descriptor in Compute::Tf32x3.f32_kernels() {
+    for descriptor in Compute::Tf32x3.kernels() {
         assert_eq!(descriptor.tile().bk as usize, Products::TF32X3_STEP, "{}", descriptor.name());
     }
 }
@@ -185,7 +185,7 @@ fn rows_and_columns() {
                 for gemm in [gemm, gemm.stacked(3)].map(|gemm| gemm.computed_in(compute)) {
                     let plan = device.kernel(descriptor).unwrap().plan(gemm);
                     let plan = if skip == 0 { plan } else { plan.any_alignment() };
-                    let job = Job::product(Product::F32(plan.prepare().unwrap()));
+                    let job = Job::Kernel(plan.prepare().unwrap());
                     let operands = Operands::random(&gemm, 5);
                     let buffers = RotatingBuffers::within(device, &operands, 1, skip);
                     let result = buffers.unwrap().result(&job, operands.c()).unwrap();

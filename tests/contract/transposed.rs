@@ -66,14 +66,14 @@ fn auto_takes_transposed_operands() {
             let gemm = Gemm::new(100, 60, 300).transposed(trans_a, trans_b);
             let case = Case::random(gemm, 44);
             let plan = case.with_alignment(auto.plan(gemm).unwrap()).prepare().unwrap();
-            let result = case.run_with(&device, "auto", |a, b, c| plan.enqueue(a, b, c));
+            let result = case.run_with(&device, "auto", |a, b, c| plan.run(a, b, c));
             assert!(case.verify(&result, Bound::Probabilistic).passed(), "{gemm:?}");
 
             let [a, b, c] = Gemm::new(100, 60, 300)
                 .shapes()
-                .map(|[rows, cols]| DeviceMatrix::zeros(&device, rows, cols).unwrap());
+                .map(|[rows, cols]| DeviceMatrix::<f32>::zeros(&device, [rows, cols]).unwrap());
             let mut c = c;
-            let refused = plan.enqueue(&a, &b, &mut c);
+            let refused = plan.run(&a, &b, &mut c);
             let expected = if trans_a { "A" } else { "B" };
             assert!(matches!(refused, Err(Error::Shape { what, .. }) if what == expected));
         }

@@ -20,7 +20,8 @@ fn parts_of_matrices_are_multiplied_in_place() {
     let ([m, n, k], [lda, ldb, ldc]) = ([37, 41, 43], [101, 102, 103]);
     for device in devices() {
         let (a, b, c) = (integers(90, lda, 1), integers(90, ldb, 2), integers(90, ldc, 3));
-        let [device_a, device_b] = [&a, &b].map(|x| DeviceMatrix::from_host(&device, x).unwrap());
+        let [device_a, device_b] =
+            [&a, &b].map(|x| DeviceMatrix::<f32>::from_host(&device, x).unwrap());
         let names: &[_] = match device.info().capability {
             (9, 0) => &["naive", "async_copy", "tile_64x64", "tma", "persistent"],
             _ => &["naive", "async_copy", "tile_64x64"],
@@ -30,14 +31,14 @@ fn parts_of_matrices_are_multiplied_in_place() {
             let gemm = Gemm::new(m, n, k).scaled(2.0, -1.0).leading_dimensions(lda, ldb, ldc);
             let plan = kernel.plan(gemm).any_alignment().prepare().unwrap();
             for at in [[0, 0], [1, 2], [4, 8], [53, 58]] {
-                let mut device_c = DeviceMatrix::from_host(&device, &c).unwrap();
+                let mut device_c = DeviceMatrix::<f32>::from_host(&device, &c).unwrap();
                 let [row, col] = at;
                 let of_a = device_a.submatrix(row..row + m, col..col + k).unwrap();
                 let row_of_b = col.min(90 - k);
                 let of_b = device_b.submatrix(row_of_b..row_of_b + k, row..row + n).unwrap();
                 let of_c = device_c.submatrix_mut(row..row + m, col..col + n).unwrap();
                 assert_eq!((of_a.ld(), of_b.ld()), (lda, ldb));
-                plan.enqueue(of_a, of_b, of_c).unwrap();
+                plan.run(of_a, of_b, of_c).unwrap();
 
                 let sums = product(&part(&a, at, [m, k]), &part(&b, [row_of_b, row], [k, n]));
                 let expected = Matrix::from_fn(90, ldc, |i, j| {
@@ -58,14 +59,14 @@ fn parts_of_matrices_are_multiplied_in_place() {
 fn c_is_written_in_two_parts() {
     for device in devices() {
         let (a, b) = (integers(30, 20, 1), integers(20, 10, 2));
-        let device_a = DeviceMatrix::from_host(&device, &a).unwrap();
-        let device_b = DeviceMatrix::from_host(&device, &b).unwrap();
-        let mut c = DeviceMatrix::zeros(&device, 30, 10).unwrap();
+        let device_a = DeviceMatrix::<f32>::from_host(&device, &a).unwrap();
+        let device_b = DeviceMatrix::<f32>::from_host(&device, &b).unwrap();
+        let mut c = DeviceMatrix::<f32>::zeros(&device, [30, 10]).unwrap();
         let auto = device.auto().unwrap();
         let (above, below) = c.view_mut().split_at_row(12).unwrap();
         for (rows, c) in [(0..12, above), (12..30, below)] {
             let plan = auto.prepare(Gemm::new(rows.len(), 10, 20)).unwrap();
-            plan.enqueue(device_a.submatrix(rows, 0..20).unwrap(), &device_b, c).unwrap();
+            plan.run(device_a.submatrix(rows, 0..20).unwrap(), &device_b, c).unwrap();
         }
         assert!(c.download().unwrap() == product(&a, &b));
         assert!(c.view_mut().split_at_row(31).is_err());
@@ -90,17 +91,17 @@ fn the_caller_s_buffers_are_borrowed() {
             // SAFETY: the buffers are on this device, and what made them is done; they are
             // looked at again when the stream has been waited for.
             unsafe {
-                let a = DeviceMatrixRef::from_slice(&stream, &slice_a, 5, 7, 7).unwrap();
-                let b = DeviceMatrixRef::from_slice(&stream, &buffer_b, 7, 6, 6).unwrap();
-                let c = DeviceMatrixMut::from_slice(&stream, &mut slice_c, 5, 6, 8).unwrap();
-                plan.enqueue(a, b, c).unwrap();
-                let short = DeviceMatrixRef::from_slice(&stream, &slice_a, 5, 8, 8).unwrap_err();
+                let a = DeviceMatrixRef::from_slice(&stream, &slice_a, [5, 7], 7).unwrap();
+                let b = DeviceMatrixRef::from_slice(&stream, &buffer_b, [7, 6], 6).unwrap();
+                let c = DeviceMatrixMut::from_slice(&stream, &mut slice_c, [5, 6], 8).unwrap();
+                plan.run(a, b, c).unwrap();
+                let short = DeviceMatrixRef::from_slice(&stream, &slice_a, [5, 8], 8).unwrap_err();
                 assert!(matches!(short, Error::BufferTooShort { needed: 40, len: 35 }));
                 // The last row ends after its last element: one more is one too many.
-                assert!(DeviceMatrixRef::from_slice(&stream, &slice_a, 5, 3, 8).is_ok());
-                let short = DeviceMatrixRef::from_slice(&stream, &slice_a, 5, 4, 8).unwrap_err();
+                assert!(DeviceMatrixRef::from_slice(&stream, &slice_a, [5, 3], 8).is_ok());
+                let short = DeviceMatrixRef::from_slice(&stream, &slice_a, [5, 4], 8).unwrap_err();
                 assert!(matches!(short, Error::BufferTooShort { needed: 36, len: 35 }));
-                let narrow = DeviceMatrixRef::from_slice(&stream, &slice_a, 5, 7, 6).unwrap_err();
+                let narrow = DeviceMatrixRef::from_slice(&stream, &slice_a, [5, 7], 6).unwrap_err();
                 assert!(matches!(narrow, Error::LeadingDimension { .. }));
             }
         }
@@ -119,7 +120,7 @@ fn the_caller_s_buffers_are_borrowed() {
 #[test]
 fn parts_are_within_the_matrix() {
     for device in devices() {
-        let mut matrix = DeviceMatrix::from_host(&device, &integers(4, 5, 0)).unwrap();
+        let mut matrix = DeviceMatrix::<f32>::from_host(&device, &integers(4, 5, 0)).unwrap();
         let most = usize::MAX;
         #[allow(clippy::reversed_empty_ranges, reason = "one of the things to be refused")]
         for (rows, cols) in [
@@ -138,13 +139,13 @@ fn parts_are_within_the_matrix() {
         assert_eq!(empty.download().unwrap(), Matrix::zeros(0, 0));
         assert_eq!(matrix.submatrix(1..4, 2..2).unwrap().download().unwrap(), Matrix::zeros(3, 0));
         // As many rows as can be counted, of nothing.
-        let endless = DeviceMatrix::zeros(&device, most, 0).unwrap();
+        let endless = DeviceMatrix::<f32>::zeros(&device, [most, 0]).unwrap();
         let rest = endless.submatrix(most - 1..most, 0..0).unwrap();
         assert_eq!(rest.download().unwrap(), Matrix::zeros(1, 0));
         assert_eq!(endless.download().unwrap().rows(), most);
         // Rows as long as can be counted, of which there are none.
         let layout = Layout { offset: 0, ld: most, tail: 0 };
-        let none = DeviceMatrix::zeros_in(&device, 0, most, layout).unwrap();
+        let none = DeviceMatrix::<f32>::zeros_in(&device, [0, most], layout).unwrap();
         assert_eq!(none.submatrix(0..0, most..most).unwrap().download().unwrap().rows(), 0);
     }
 }
@@ -154,7 +155,7 @@ fn parts_are_within_the_matrix() {
 fn parts_of_parts_are_where_they_should_be() {
     for device in devices() {
         let host = Matrix::from_fn(9, 11, |row, col| (100 * row + col) as f32);
-        let mut matrix = DeviceMatrix::from_host(&device, &host).unwrap();
+        let mut matrix = DeviceMatrix::<f32>::from_host(&device, &host).unwrap();
         let inner = matrix.submatrix(1..8, 2..9).unwrap().submatrix(2..5, 3..7).unwrap();
         assert_eq!(inner.download().unwrap(), part(&host, [3, 5], [3, 4]));
         let outer = matrix.submatrix_mut(1..8, 2..9).unwrap();
@@ -172,7 +173,7 @@ fn parts_of_parts_are_where_they_should_be() {
 #[test]
 fn copies_keep_what_lies_between_the_rows() {
     for device in devices() {
-        let mut matrix = DeviceMatrix::from_host(&device, &integers(6, 7, 0)).unwrap();
+        let mut matrix = DeviceMatrix::<f32>::from_host(&device, &integers(6, 7, 0)).unwrap();
         let from = [1.0, 2.0, -9.0, 3.0, 4.0];
         let from = MatrixRef::new(&from, 2, 2, 3).unwrap();
         matrix.submatrix_mut(1..3, 4..6).unwrap().upload(from).unwrap();

@@ -1,7 +1,7 @@
 //! Matrices of `faer` on a device. They are column-major, so their transposes are what
 //! `MatrixRef` and `MatrixMut` take, and `C = A * B` is `C^T = B^T * A^T`.
 
-use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Error, Gemm, MatrixMut, MatrixRef, ViewError};
+use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Error, MatrixMut, MatrixRef, ViewError, gemm};
 use faer::Mat;
 
 #[test]
@@ -12,11 +12,10 @@ fn column_major_matrices_are_multiplied_through_their_transposes() -> Result<(),
     let mut c = Mat::<f32>::zeros(m, n);
 
     let device = Device::open(DeviceChoice::Soft)?;
-    let product = device.auto()?.prepare(Gemm::new(n, m, k))?;
-    let a_t = DeviceMatrix::from_host(&device, MatrixRef::try_from(a.transpose())?)?;
-    let b_t = DeviceMatrix::from_host(&device, MatrixRef::try_from(b.transpose())?)?;
-    let mut c_t = DeviceMatrix::zeros(&device, n, m)?;
-    product.enqueue(&b_t, &a_t, &mut c_t)?;
+    let a_t = DeviceMatrix::<f32>::from_host(&device, MatrixRef::try_from(a.transpose())?)?;
+    let b_t = DeviceMatrix::<f32>::from_host(&device, MatrixRef::try_from(b.transpose())?)?;
+    let mut c_t = DeviceMatrix::<f32>::zeros(&device, [n, m])?;
+    gemm(&b_t, &a_t).run(&mut c_t)?;
     c_t.download_to(MatrixMut::try_from(c.transpose_mut())?)?;
 
     // Small integers: the sums are exact.

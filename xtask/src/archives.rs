@@ -18,11 +18,5 @@ pub fn read(crate_dir: &Path, arch: CudaArch) -> Result<Vec<Vec<u8>>, String> {
 
 /// The kernels of all these archives.
 pub fn joined(archives: &[Vec<u8>]) -> Result<Archive<'_>, String> {
-    let mut all = Archive::default();
-    for bytes in archives {
-        Archive::read(bytes)
-            .and_then(|archive| all.extend(archive))
-            .map_err(|error| error.to_string())?;
-    }
-    Ok(all)
+    Archive::joined(archives.iter().map(Vec::as_slice)).map_err(|error| error.to_string())
 }

@@ -1,5 +1,6 @@
 //! The rungs of both ladders, as the book has them.
 
+use kernels_gpu::abi::KernelDescriptor;
 use kernels_gpu::{LADDER, TENSOR_CORE_LADDER};
 
 /// A rung.
@@ -27,23 +28,21 @@ impl Rung {
 
 /// The ladder in f32, and that of tensor cores.
 pub fn ladders() -> [Vec<Rung>; 2] {
-    let in_f32 = LADDER.iter().map(|rung| Rung {
-        name: rung.name(),
-        summary: rung.summary(),
-        source: rung.source(),
-        folder: "kernels-gpu/src/ladder/f32",
-        header: rung.header().collect(),
-        is_translated: true,
-    });
-    let of_tensor_cores = TENSOR_CORE_LADDER.iter().map(|rung| Rung {
-        name: rung.name(),
-        summary: rung.summary(),
-        source: rung.source(),
-        folder: "kernels-gpu/src/ladder/tensor",
-        header: rung.header().collect(),
-        is_translated: false,
-    });
-    [in_f32.collect(), of_tensor_cores.collect()]
+    let rungs = |kernels: &[&'static KernelDescriptor], folder, is_translated| {
+        let rung = |kernel: &&'static KernelDescriptor| Rung {
+            name: kernel.name(),
+            summary: kernel.summary(),
+            source: kernel.source(),
+            folder,
+            header: kernel.header().collect(),
+            is_translated,
+        };
+        kernels.iter().map(rung).collect()
+    };
+    [
+        rungs(LADDER, "kernels-gpu/src/ladder/f32", true),
+        rungs(TENSOR_CORE_LADDER, "kernels-gpu/src/ladder/tensor", false),
+    ]
 }
 
 #[cfg(test)]

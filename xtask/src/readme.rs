@@ -21,6 +21,7 @@ use crate::{files, pictures, stdio};
 ///   ladder FOLDER         the rungs, with links to their pages in FOLDER
 ///   tensor-cores FOLDER   the rungs of the ladder of tensor cores
 ///   kernels               all kernels, with what each does
+///   function NAME FILE    a function of a program, with its documentation
 ///   examples LINK         the examples with kernels; LINK leads from the page to their folder
 ///   nav LANGUAGE RUNG     links to the pages before and after, to the source and the translation
 ///   idea RUNG             the documentation at the head of the rung's source
@@ -107,6 +108,17 @@ fn fill(text: &str, generate: impl Fn(&str) -> Result<String, String>) -> Result
     Ok(filled + rest)
 }
 
+/// A function of a source, from its documentation to the brace that ends it.
+fn function(name: &str, source: &str) -> Result<String, String> {
+    let lines: Vec<&str> = source.lines().collect();
+    let begin = format!("fn {name}(");
+    let missing = || format!("there is no `{begin}`");
+    let at = lines.iter().position(|line| line.starts_with(&begin)).ok_or_else(missing)?;
+    let above = lines[..at].iter().rev().take_while(|line| line.starts_with("///")).count();
+    let len = lines[at..].iter().position(|&line| line == "}").ok_or_else(missing)?;
+    Ok(format!("\n```rust,ignore\n{}\n```\n\n", lines[at - above..=at + len].join("\n")))
+}
+
 /// What a marker names.
 fn generate(root: &Path, what: &str) -> Result<String, String> {
     let file = |path: &str| files::read(&root.join(path));
@@ -136,6 +148,7 @@ fn generate(root: &Path, what: &str) -> Result<String, String> {
             }
             Ok(table)
         }
+        ["function", name, path] => function(name, &file(path)?),
         ["examples", link] => examples(root, link),
         ["nav", language, name] => rung::nav(language, name),
         ["idea", name] => Ok(rung::idea(rung::rung(name)?.header.into_iter())),

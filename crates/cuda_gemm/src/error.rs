@@ -1,5 +1,6 @@
-//! The one error type of the library: each variant is a sentence that says what
-//! is wrong and what to do about it.
+//! The error type of the library.
+//!
+//! Each variant is a sentence that says what is wrong and how to fix it.
 
 use std::ops::Range;
 
@@ -8,14 +9,14 @@ use cuda_driver::sys::CUresult;
 use gemm_matrix::ViewError;
 use host_system::format::{alternatives, compared, excerpt};
 
-/// What can go wrong between a request and its result.
+/// The errors between a request and its result.
 ///
 /// ```
 /// use cuda_gemm::{CUresult, Device, DeviceChoice, DeviceMatrix, Error};
 ///
 /// let device = Device::open(DeviceChoice::Soft)?;
 /// // 16 TiB.
-/// match DeviceMatrix::zeros(&device, 1 << 21, 1 << 21).map(drop) {
+/// match DeviceMatrix::<f32>::zeros(&device, [1 << 21, 1 << 21]).map(drop) {
 ///     Err(Error::Driver { code: CUresult::CUDA_ERROR_OUT_OF_MEMORY, .. }) => println!("too large"),
 ///     other => panic!("{other:?}"),
 /// }
@@ -29,20 +30,20 @@ pub enum Error {
     UnknownKernel {
         /// The name asked for.
         name: String,
-        /// The three kernels whose names are most like it.
+        /// The three kernels with the most similar names.
         nearest: Vec<&'static str>,
         /// Every kernel, in order.
         known: Vec<&'static str>,
     },
 
-    /// A GPU was asked for and there is none to be had.
+    /// A GPU was requested, and there is none.
     #[error("{reason}")]
     NoGpu {
-        /// Why, in the words of the driver layer.
+        /// The reason, in the words of the driver layer.
         reason: String,
     },
 
-    /// The GPU cannot run the PTX this program carries.
+    /// The GPU cannot run this program's PTX.
     #[error(
         "{name} has compute capability {major}.{minor} and the kernels need 8.0 or newer; \
          use a newer GPU"
@@ -56,10 +57,10 @@ pub enum Error {
         minor: u32,
     },
 
-    /// A dimension or a leading dimension that the kernels' 32-bit sizes cannot hold.
+    /// A dimension or leading dimension that exceeds the kernels' 32-bit sizes.
     #[error("{what} is {value}, and the largest possible is {max}; use a smaller one")]
     TooLarge {
-        /// The parameter's name, `m`, `lda`, ..., or what else is counted.
+        /// The parameter's name, as in `m` or `lda`, or another counted thing.
         what: &'static str,
         /// Its value.
         value: usize,
@@ -67,9 +68,9 @@ pub enum Error {
         max: usize,
     },
 
-    /// A matrix whose bytes cannot be counted.
+    /// A matrix whose bytes overflow the counter.
     #[error(
-        "a matrix of {rows} x {cols} takes a buffer of {elements} elements, and the longest \
+        "a matrix of {rows} x {cols} needs a buffer of {elements} elements, and the longest \
          possible has {max}; use a smaller one"
     )]
     MatrixTooLarge {
@@ -77,7 +78,7 @@ pub enum Error {
         rows: usize,
         /// Columns.
         cols: usize,
-        /// Elements of its buffer, with what lies around and between the rows.
+        /// Elements of its buffer, including those around and between the rows.
         elements: u128,
         /// The most elements.
         max: usize,
@@ -94,14 +95,14 @@ pub enum Error {
         cols: usize,
     },
 
-    /// The strides of a batch go further than any memory.
+    /// Strides of a batch that exceed any memory.
     #[error("{what} times batch is {stride} times {batch}; it must be at most {max} elements")]
     StrideTooLarge {
         /// The parameter's name: `stride_a`, `stride_b` or `stride_c`.
         what: &'static str,
         /// Its value, in elements.
         stride: usize,
-        /// How many products there are.
+        /// The number of products.
         batch: usize,
         /// The most elements.
         max: usize,
@@ -113,7 +114,7 @@ pub enum Error {
          overlap; they must lie one after the other, or side by side in one leading dimension"
     )]
     Overlap {
-        /// From one C to the next, in elements.
+        /// Elements from one C to the next.
         stride: usize,
         /// Rows of each.
         m: usize,
@@ -123,64 +124,99 @@ pub enum Error {
         ldc: usize,
     },
 
-    /// A [`Compute`](crate::Compute) that there is not, or that does not go with the rest.
+    /// An unknown [`Compute`](crate::Compute), or one that does not fit the product.
     #[error("compute type {}: {reason}", excerpt(.compute))]
     Compute {
         /// Its name.
         compute: String,
-        /// What is wrong with it, and what to do.
+        /// The problem, and how to fix it.
         reason: String,
     },
 
-    /// A kernel without splits was asked for some.
-    #[error("{kernel} does not split K")]
+    /// Splits were requested of a kernel without them.
+    #[error("{kernel} does not split K; choose a split kernel, or no splits")]
     CannotSplit {
         /// The kernel.
         kernel: &'static str,
     },
 
-    /// A kernel that computes plain products was asked for more: see [`Gemm::suits`](crate::Gemm::suits).
-    #[error("{kernel} takes no {what}; use `auto`, or a kernel such as tile_64x64")]
+    /// The kernel lacks a feature that the product needs: see [`Gemm::suits`](crate::Gemm::suits).
+    #[error("{kernel} takes no {what}; use `auto`, or a kernel that does")]
     Unsuited {
         /// The kernel.
         kernel: &'static str,
-        /// What: `epilogue`, `alpha and beta in device memory` or `batches of pointers`.
+        /// The feature, as in `epilogue`, `batches of pointers` or `transposes`.
         what: &'static str,
     },
 
-    /// Something that a call must be given is not there, or was not prepared for.
+    /// An input of a call is missing, or was not planned.
     #[error(
-        "{what} is {}; pass with each call what the product was prepared for, and nothing else",
+        "{what} is {}; pass exactly the inputs that the product was prepared for",
         if *.is_missing { "missing" } else { "given, and the product was prepared without it" }
     )]
     Extras {
-        /// What: `the scale`, `the bias`, `the residual` or `the factors`.
+        /// The input: `the scale`, `the bias`, `the residual` or `the factors`.
         what: &'static str,
         /// Whether it is missing.
         is_missing: bool,
     },
 
-    /// A leading dimension that BLAS refuses.
-    #[error("{routine}: {what}, parameter {parameter}, is {value}; it must be {least} at least")]
+    /// A leading dimension that is too small, as BLAS reports it.
+    #[error("{routine}: {what}, parameter {parameter}, is {value}; it must be at least {least}")]
     BlasArgument {
         /// The routine.
         routine: &'static str,
         /// The parameter's name.
         what: &'static str,
-        /// Its number, as BLAS counts: from 1, without the handle.
+        /// Its number as BLAS counts: from 1, without the handle.
         parameter: u32,
         /// Its value.
         value: usize,
-        /// The least that it may be.
+        /// The smallest value accepted.
         least: usize,
     },
 
-    /// Alpha is a number and beta in device memory, or the other way.
+    /// One of alpha and beta is a number, and the other is in device memory.
     #[error("alpha and beta must both be numbers, or both be in device memory")]
     MixedFactors,
 
-    /// A batch of pointers to nothing.
-    #[error("a batch of pointers needs a matrix at least")]
+    /// Operands whose batches have different sizes.
+    #[error("{what} is a batch of {count}, and the product one of {batch}; pass {batch} matrices")]
+    BatchCount {
+        /// The operand: `A`, `B` or `C`.
+        what: &'static str,
+        /// The number of matrices.
+        count: usize,
+        /// The number of products.
+        batch: usize,
+    },
+
+    /// A view of one matrix was requested of a batch.
+    #[error("this is a batch of {count} matrices already; make the view of a single matrix")]
+    NestedBatch {
+        /// The number of matrices.
+        count: usize,
+    },
+
+    /// A transposed view, where only stored matrices are accepted.
+    #[error("a transposed view is not accepted here; pass the stored matrix")]
+    Transposed,
+
+    /// An operand whose transposition differs from the plan.
+    #[error(
+        "{what} is {}, and the call was prepared for {}; pass a view with or without `t()`",
+        if *.planned { "not transposed" } else { "transposed" },
+        if *.planned { "its transpose" } else { "the stored matrix" }
+    )]
+    PlannedTranspose {
+        /// The matrix: `A` or `B`.
+        what: &'static str,
+        /// Whether the plan has the transpose.
+        planned: bool,
+    },
+
+    /// A batch of pointers without matrices.
+    #[error("a batch of pointers needs at least one matrix")]
     NoMatrices,
 
     /// alpha or beta is NaN or infinite.
@@ -192,13 +228,13 @@ pub enum Error {
         value: f32,
     },
 
-    /// A matrix that does not have the shape the product needs.
+    /// A matrix whose shape does not fit the product.
     #[error(
         "{what} is {rows} x {cols}, and this product needs {need_rows} x {need_cols}; \
          pass a matrix of that shape"
     )]
     Shape {
-        /// Which matrix: `A`, `B` or `C`.
+        /// The matrix: `A`, `B` or `C`.
         what: &'static str,
         /// Rows it has.
         rows: usize,
@@ -210,13 +246,13 @@ pub enum Error {
         need_cols: usize,
     },
 
-    /// A device matrix whose leading dimension is not the one that was planned for.
+    /// A device matrix whose leading dimension differs from the plan.
     #[error(
-        "{what} has leading dimension {ld}, and the call was prepared for {planned}; say so with \
+        "{what} has leading dimension {ld}, and the call was prepared for {planned}; set it with \
          `Gemm::leading_dimensions` and prepare it again"
     )]
     PlannedLd {
-        /// Which matrix: `A`, `B` or `C`.
+        /// The matrix: `A`, `B` or `C`.
         what: &'static str,
         /// Its leading dimension, in elements.
         ld: usize,
@@ -224,71 +260,71 @@ pub enum Error {
         planned: usize,
     },
 
-    /// A batch that is not the one that a call was prepared for.
+    /// A batch that differs from the plan.
     #[error(
         "{what} has {count} matrices at a stride of {stride}, and the call was prepared for \
          {planned_count} at {planned_stride}; prepare it again"
     )]
     PlannedBatch {
-        /// Which operand: `A`, `B` or `C`.
+        /// The operand: `A`, `B` or `C`.
         what: &'static str,
-        /// How many matrices it has.
+        /// The number of matrices.
         count: usize,
-        /// From one to the next, in elements.
+        /// Elements from one matrix to the next.
         stride: usize,
-        /// How many were planned.
+        /// The planned number.
         planned_count: usize,
         /// The planned stride.
         planned_stride: usize,
     },
 
-    /// A matrix that cannot be cut into so many equal parts.
+    /// A matrix that cannot be divided into this many equal parts.
     #[error("{all} {what} cannot be split into {count} equal parts")]
     Split {
         /// `rows` or `columns`.
         what: &'static str,
-        /// How many there are.
+        /// The number of rows or columns.
         all: usize,
-        /// The parts.
+        /// The number of parts.
         count: usize,
     },
 
-    /// A device matrix, or a stream, of another device than what it is used with.
-    #[error("{what} belongs to another device; make it on the device that it is used on")]
+    /// A device matrix or stream that belongs to another device.
+    #[error("{what} belongs to another device; create it on the device of the call")]
     WrongDevice {
-        /// What: `A`, `B`, `C`, `the matrix` or `the stream`.
+        /// The object: `A`, `B`, `C`, `the matrix` or `the stream`.
         what: &'static str,
     },
 
-    /// A device matrix that lives on another stream than the plan.
+    /// A device matrix on another stream than the plan.
     #[error(
         "{what} is on another stream than the plan; prepare the product on that stream, or move \
          the matrix with `DeviceMatrix::move_to`"
     )]
     WrongStream {
-        /// Which matrix: `A`, `B` or `C`.
+        /// The matrix: `A`, `B` or `C`.
         what: &'static str,
     },
 
-    /// An operand at an address for which the plan has no memory to copy it to.
+    /// An operand whose address requires a copy, for which the plan has no memory.
     #[error(
-        "{what} does not begin on 16 bytes, and the product was prepared for matrices that do; \
+        "{what} is misaligned: the product was prepared for addresses that are multiples of 16; \
          prepare it with `any_alignment`"
     )]
     PlannedAlignment {
-        /// Which matrix: `A` or `B`.
+        /// The matrix: `A` or `B`.
         what: &'static str,
     },
 
-    /// A part of a matrix that is not within it.
+    /// A part that is out of bounds of its matrix.
     #[error(
-        "rows {rows:?} and columns {cols:?} are not within a matrix of {of_rows} x {of_cols}; \
-         take a part that is"
+        "rows {rows:?} and columns {cols:?} are out of bounds of a matrix of {of_rows} x {of_cols}; \
+         choose a part within it"
     )]
     Submatrix {
-        /// The rows asked for.
+        /// The requested rows.
         rows: Range<usize>,
-        /// The columns asked for.
+        /// The requested columns.
         cols: Range<usize>,
         /// Rows of the matrix.
         of_rows: usize,
@@ -296,7 +332,7 @@ pub enum Error {
         of_cols: usize,
     },
 
-    /// A buffer in which a matrix has no room.
+    /// A buffer without room for the matrix.
     #[error("the matrix needs {needed} elements, and the buffer has {len}; use a larger one")]
     BufferTooShort {
         /// Elements from the first to the last of the matrix.
@@ -305,7 +341,7 @@ pub enum Error {
         len: usize,
     },
 
-    /// Memory of the host that cannot be seen as a row-major matrix.
+    /// Host memory that cannot be viewed as a row-major matrix.
     #[error(transparent)]
     View(#[from] ViewError),
 
@@ -317,13 +353,13 @@ pub enum Error {
     DeviceMemory {
         /// The device's name.
         device: String,
-        /// Bytes the matrices take.
+        /// Bytes of the matrices.
         needed: u128,
-        /// Bytes the device has free.
+        /// Bytes that are free on the device.
         available: u64,
     },
 
-    /// A kernel that needs more shared memory per block than the device has.
+    /// A kernel that needs more shared memory per block than the device allows.
     #[error(
         "`{kernel}` needs {needed} bytes of shared memory per block at k = {k} and {device} allows \
          {limit}; use a smaller k or another kernel"
@@ -348,13 +384,13 @@ pub enum Error {
         device: String,
         /// The driver's code.
         code: CUresult,
-        /// The code in words.
+        /// The code's meaning.
         reason: String,
         /// The driver's compiler log.
         log: String,
     },
 
-    /// The PTX for this device has no such kernel.
+    /// The PTX for this device lacks the kernel.
     #[error("`{kernel}` is not in the PTX for {device}; choose another kernel")]
     NotInPtx {
         /// The kernel's name.
@@ -363,7 +399,7 @@ pub enum Error {
         device: String,
     },
 
-    /// A kernel that only Hopper runs, on another device.
+    /// A kernel that runs only on Hopper, on another device.
     #[error(
         "`{kernel}` needs compute capability 9.0 (sm_90a), and {device} has {major}.{minor}; choose \
          another kernel"
@@ -379,7 +415,7 @@ pub enum Error {
         minor: u32,
     },
 
-    /// A kernel that needs tensor maps, with a driver from before CUDA 12.
+    /// A kernel that needs tensor maps, with a driver older than CUDA 12.
     #[error(
         "`{kernel}` needs tensor maps (cuTensorMapEncodeTiled), and the driver of {device} has none; \
          update the driver to one for CUDA 12 or newer, or choose another kernel"
@@ -391,75 +427,67 @@ pub enum Error {
         device: String,
     },
 
-    /// A product that the kernels for tensor cores do not compute.
-    #[error("`{kernel}` takes no {what}; {hint}")]
-    TensorCoreShape {
-        /// The kernel's name.
-        kernel: &'static str,
-        /// What it does not take.
-        what: &'static str,
-        /// What to do.
-        hint: &'static str,
-    },
-
-    /// A matrix whose elements are not of the type that was prepared for.
+    /// A matrix whose element type differs from the plan.
     #[error(
-        "{what} is of {found}, and the product was prepared for {planned}; pass matrices of that type, or prepare it for this one"
+        "{what} holds {found}, and the product was prepared for {planned}; pass matrices of {planned}, \
+         or prepare the product for {found}"
     )]
     PlannedType {
-        /// Which matrix: `A` or `B`.
+        /// The matrix: `A` or `B`.
         what: &'static str,
         /// The type of its elements.
         found: &'static str,
-        /// The planned one.
+        /// The planned type.
         planned: &'static str,
     },
 
     /// A kernel that stopped with a fault.
     #[error(
-        "a kernel failed on {device}: {reason}; the kernel is at fault, or a limit that it was given"
+        "a kernel failed on {device}: {reason}; correct the kernel, or raise the limit that it exceeded"
     )]
     KernelFault {
         /// The device's name.
         device: String,
-        /// The driver's code, for one that of a timeout or of an illegal address.
+        /// The driver's code, for example that of a timeout or of an illegal address.
         code: CUresult,
-        /// The code in words; on the software device, what happened and where.
+        /// The code's meaning; on the software device, what happened and where.
         reason: String,
     },
 
-    /// A table of `auto` that cannot be used.
+    /// A table of `auto` that is unusable.
     #[error("{place}: {reason}")]
     Table {
-        /// The file, and the line if it is about one.
+        /// The file, and the line if there is one.
         place: String,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
 
-    /// Any other call into the driver that failed.
+    /// Any other failed call of the driver.
     #[error("{call} failed on {device}: {reason}")]
     Driver {
-        /// What was being done.
+        /// The action that failed.
         call: &'static str,
         /// The device's name.
         device: String,
-        /// The driver's code, for one [`CUresult::CUDA_ERROR_OUT_OF_MEMORY`].
+        /// The driver's code, for example [`CUresult::CUDA_ERROR_OUT_OF_MEMORY`].
         code: CUresult,
-        /// The code in words, with what else is known.
+        /// The code's meaning, and further details.
         reason: String,
     },
 }
 
 impl Error {
-    /// Whether there is too little device memory: found before it was asked for
-    /// ([`Error::DeviceMemory`]), or by the driver ([`CUresult::CUDA_ERROR_OUT_OF_MEMORY`]).
+    /// Whether device memory is too short.
+    ///
+    /// Either the library found out before the allocation ([`Error::DeviceMemory`]), or the driver
+    /// refused it ([`CUresult::CUDA_ERROR_OUT_OF_MEMORY`]).
     ///
     /// ```
     /// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm, find_kernel};
     ///
     /// let device = Device::open(DeviceChoice::Soft)?;
-    /// let error = DeviceMatrix::zeros(&device, 1 << 21, 1 << 21).unwrap_err();
+    /// let error = DeviceMatrix::<f32>::zeros(&device, [1 << 21, 1 << 21]).unwrap_err();
     /// assert!(error.is_out_of_memory());
     /// // A workspace of 64 TiB.
     /// let plan = device.kernel(find_kernel("tile_64x64")?)?.plan(Gemm::new(1 << 21, 1 << 21, 4096));
@@ -471,7 +499,7 @@ impl Error {
             || self.code() == Some(CUresult::CUDA_ERROR_OUT_OF_MEMORY)
     }
 
-    /// The driver's code, of an error that comes from the driver.
+    /// The driver's code, if the error comes from the driver.
     pub fn code(&self) -> Option<CUresult> {
         match self {
             Self::Driver { code, .. } | Self::KernelFault { code, .. } | Self::Jit { code, .. } => {
@@ -482,7 +510,7 @@ impl Error {
     }
 }
 
-/// Why there is no GPU, for a message that says itself what there is without one.
+/// The reason why there is no GPU, for a message that says what works without one.
 pub fn no_gpu(reason: &GpuUnavailable) -> String {
     match reason {
         GpuUnavailable::LibraryNotFound { library, reason } => format!(

@@ -1,76 +1,79 @@
-//! Matrix products on NVIDIA GPUs, and on a software device, by the kernels of `kernels-gpu`.
+//! Matrix products on NVIDIA GPUs and a software device, with the kernels of `kernels-gpu`.
 //!
 //! ```
-//! use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm, Matrix};
+//! use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, gemm};
 //!
 //! # fn main() -> Result<(), cuda_gemm::Error> {
 //! let device = Device::open(DeviceChoice::Auto)?;
-//! let a = Matrix::from_fn(30, 50, |row, col| (row + col) as f32);
-//! let b = Matrix::from_fn(50, 20, |row, col| if row == col { 1.0 } else { 0.0 });
-//!
-//! // The kernel that is fastest for a product of 30 x 50 and 50 x 20; once for any number of calls.
-//! let product = device.auto()?.prepare(Gemm::new(30, 20, 50))?;
-//!
-//! let a = DeviceMatrix::from_host(&device, &a)?;
-//! let b = DeviceMatrix::from_host(&device, &b)?;
-//! let mut c = DeviceMatrix::zeros(&device, 30, 20)?;
-//! product.enqueue(&a, &b, &mut c)?;
-//! assert_eq!(c.download()?.row(1)[..3], [1.0, 2.0, 3.0]);
+//! let a = DeviceMatrix::from_slice(&device, [2, 3], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+//! let b = DeviceMatrix::from_slice(&device, [3, 2], &[1f32, 0.0, 0.0, 1.0, 1.0, 1.0])?;
+//! let mut c = DeviceMatrix::<f32>::zeros(&device, [2, 2])?;
+//! gemm(&a, &b).run(&mut c)?;
+//! assert_eq!(c.to_vec()?, [4.0, 5.0, 10.0, 11.0]);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Everything that can be wrong about sizes is found by [`Auto::prepare`] and [`Kernel::prepare`]; what they
-//! return is safe to call. [`find_kernel`] finds a kernel by its name, for [`Device::kernel`].
+//! [`gemm()`] accepts views: a matrix, a part of one, its transpose, a batch. Their element type
+//! determines the precision. [`Product`] has alpha and beta, epilogues, plans for hot paths, and
+//! advanced choices. Every wrong size is an error before any launch.
 //!
 //! Matrices are row-major. Sizes and leading dimensions are in elements, memory is in bytes, rates
 //! are in GB/s and GFLOP/s (10^9).
 //!
+//! # Rooms
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`device`](Device) | opens GPUs and the software device |
+//! | [`matrix`](DeviceMatrix) | device memory and views |
+//! | [`problem`](Gemm) | the requested product |
+//! | [`plan`](Plan) | the launches of a product |
+//! | [`select`] | the choice of a kernel |
+//! | [`blas`] | the arguments of BLAS |
+//!
 //! # Linking
 //!
-//! A project outside of this workspace needs a `[patch]` in its `Cargo.toml`: see "Linking" in
+//! A project outside this workspace needs a `[patch]` in its `Cargo.toml`: see "Linking" in
 //! [`cuda_driver`].
 //!
 //! # Features
 //!
-//! `ndarray` and `faer`: their matrices as [`MatrixRef`] and [`MatrixMut`]. `random`:
-//! `Matrix::random`.
+//! - `ndarray` and `faer`: conversions of their matrices to [`MatrixRef`] and [`MatrixMut`].
+//! - `random`: `Matrix::random`.
 
-pub mod auto;
 pub mod blas;
-pub mod device;
-pub mod environment;
+mod device;
 pub mod error;
-pub mod gemm;
-pub mod graph;
-pub mod launch;
-pub mod limits;
-pub mod matrix;
+mod launch;
+mod matrix;
+mod plan;
+mod problem;
+mod product;
 pub mod ptx;
-mod queue;
-pub mod stream;
+pub mod select;
 
-pub use auto::{Auto, Choice, Table};
 pub use cuda_driver::sys::CUresult;
 pub use cuda_driver::{soft, soft_cuda};
-/// Contexts, streams and addresses of the driver, as this crate takes them.
+/// Contexts, streams and addresses of the driver, as this crate's functions accept them.
 pub use cust;
-pub use device::{Device, DeviceChoice, DeviceInfo, DeviceKind, Entered};
+pub use device::{
+    Device, DeviceChoice, DeviceInfo, DeviceKind, Entered, EntryPoint, Environment, Exclusive,
+    Graph, Limits, Peak, Stream,
+};
 pub use error::Error;
-pub use gemm::{Compute, Epilogue, Gemm, LaunchPlan};
-pub use gemm_matrix::{Activation, Axis, Element, Matrix, MatrixMut, MatrixRef, ViewError, npy};
-pub use graph::Graph;
+pub use gemm_matrix::{
+    Activation, Axis, Element, Matrix, MatrixMut, MatrixRef, Scalar, ViewError, bf16, f16, npy,
+};
 pub use kernels_gpu as kernels;
-pub use kernels_gpu::abi::tensor_core::InputType;
-pub use launch::{
-    Extras, Kernel, Plan, PlanBuilder, Product, ProductBuilder, TensorCoreBuilder,
-    TensorCoreKernel, TensorCorePlan, find_kernel, find_tensor_core, nearest_names,
-};
-pub use limits::Limits;
 pub use matrix::{
-    DeviceBatchMut, DeviceBatchRef, DeviceHalfMatrix, DeviceHalfMut, DeviceHalfRef, DeviceMatrix,
-    DeviceMatrixMut, DeviceMatrixRef, Layout, OperandMut, OperandRef, PointerBatch,
-    PointerBatchMut,
+    AnyMatrix, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Layout, OperandMut, OperandRef,
+    PointerBatch, PointerBatchMut,
 };
-pub use queue::Exclusive;
-pub use stream::Stream;
+pub use plan::{
+    Configuration, Extras, Kernel, Launch, LaunchPlan, Plan, PlanBuilder, RawExtra, RawExtras,
+    Workspace, expect_planned, find_kernel, nearest_names,
+};
+pub use problem::{Compute, Epilogue, Gemm, MAX_DIMENSION};
+pub use product::{OutputOf, Precision, Product, gemm};
+pub use select::{Auto, Table};

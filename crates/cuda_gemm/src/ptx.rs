@@ -1,4 +1,4 @@
-//! The PTX of every kernel, built into the program.
+//! The embedded PTX of every kernel.
 //!
 //! ```
 //! use cuda_gemm::ptx;
@@ -13,22 +13,20 @@ use std::sync::LazyLock;
 
 use ptx_syntax::archive::Archive;
 
-/// The kernels for one architecture. Each is compressed by itself, and decompressed when it is asked
-/// for.
+/// The kernels for one architecture, each compressed by itself and decompressed on demand.
 #[derive(Debug)]
 pub struct Kernels {
     target: &'static str,
     archive: Archive<'static>,
 }
 
-/// For compute capability 8.0, and by JIT for everything newer.
+/// Kernels for compute capability 8.0, and with JIT for everything newer.
 pub static SM_80: LazyLock<Kernels> = LazyLock::new(|| Kernels::embedded("sm_80"));
 
-/// For compute capability 9.0 and nothing else: it may use what only Hopper has.
+/// Kernels for compute capability 9.0 alone: they may use features that only Hopper has.
 pub static SM_90A: LazyLock<Kernels> = LazyLock::new(|| Kernels::embedded("sm_90a"));
 
-/// The kernels for a device of this compute capability (major, minor), which must be
-/// at least 8.0.
+/// The kernels for a device of this compute capability (major, minor), at least 8.0.
 pub fn for_capability(capability: (u32, u32)) -> &'static Kernels {
     match capability {
         (9, 0) => &SM_90A,
@@ -36,20 +34,17 @@ pub fn for_capability(capability: (u32, u32)) -> &'static Kernels {
     }
 }
 
-/// An archive of each family of kernels, with its architecture.
+/// The archive of each family of kernels, with its architecture.
 const EMBEDDED: &[(&str, &[u8])] = include!(env!("KERNELS"));
 
 impl Kernels {
     fn embedded(target: &'static str) -> Self {
-        let mut archive = Archive::default();
-        for (_, bytes) in EMBEDDED.iter().filter(|(arch, _)| *arch == target) {
-            let family = Archive::read(bytes).expect("the build has read it");
-            archive.extend(family).expect("the build has joined them");
-        }
-        Kernels { target, archive }
+        let families = EMBEDDED.iter().filter(|(arch, _)| *arch == target);
+        let archive = Archive::joined(families.map(|(_, bytes)| *bytes));
+        Kernels { target, archive: archive.expect("the build has joined them") }
     }
 
-    /// The architecture, as PTX names it: `sm_80` or `sm_90a`.
+    /// The architecture's name in PTX: `sm_80` or `sm_90a`.
     pub fn target(&self) -> &'static str {
         self.target
     }
@@ -59,13 +54,12 @@ impl Kernels {
         self.archive.names()
     }
 
-    /// The PTX of one kernel, with all that it needs; none if there is no kernel of this name.
+    /// The PTX of one kernel with everything it needs; `None` for an unknown name.
     pub fn kernel(&self, name: &str) -> Option<String> {
         self.archive.kernel(name).expect("the build has compared its digest")
     }
 
-    /// The digest of a kernel, by which two builds of it are compared; none if there is no kernel of
-    /// this name.
+    /// The digest of a kernel, to compare two builds of it; `None` for an unknown name.
     pub fn digest(&self, name: &str) -> Option<&str> {
         self.archive.digest(name)
     }
@@ -112,7 +106,8 @@ mod tests {
         }
     }
 
-    /// Layouts, epilogues and batches are chosen at run time, so that there are few kernels.
+    /// Layouts, epilogues and batches are run-time choices, which keeps the number of kernels
+    /// small.
     #[test]
     fn the_kernels_for_fmas_are_few() {
         const MAX_BYTES: usize = 14_800_000;

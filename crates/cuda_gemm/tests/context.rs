@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use cuda_driver::sys::{self, CUcontext};
 use cuda_gemm::blas::{Handle, Op, sgemm};
 use cuda_gemm::{
-    Compute, Device, DeviceChoice, DeviceHalfMatrix, DeviceMatrix, Error, Gemm, InputType, Matrix,
-    Stream, find_kernel,
+    Compute, Device, DeviceChoice, DeviceMatrix, Error, Gemm, Matrix, Stream, bf16, find_kernel,
+    gemm,
 };
 use cust::context::{Context, CurrentContext, legacy};
 use cust::device::Device as CudaDevice;
-use cust::memory::{DeviceBuffer, DevicePointer};
+use cust::memory::DeviceBuffer;
 use cust::stream::{Stream as CudaStream, StreamFlags};
 
 /// The thread's current context.
@@ -40,33 +40,34 @@ fn everything(choice: DeviceChoice, check: &dyn Fn(&str)) {
     let auto = check!(device.auto()).unwrap();
     let plan = check!(auto.prepare(Gemm::new(4, 4, 4))).unwrap();
     let tiled = check!(kernel.prepare(Gemm::new(4, 4, 4))).unwrap();
-    let a = check!(DeviceMatrix::from_host(&device, &ones)).unwrap();
-    let mut c = check!(DeviceMatrix::zeros(&device, 4, 4)).unwrap();
-    check!(plan.enqueue(&a, &a, &mut c)).unwrap();
-    check!(tiled.enqueue(&a, &a, &mut c)).unwrap();
+    let a = check!(DeviceMatrix::<f32>::from_host(&device, &ones)).unwrap();
+    let mut c = check!(DeviceMatrix::<f32>::zeros(&device, [4, 4])).unwrap();
+    check!(plan.run(&a, &a, &mut c)).unwrap();
+    check!(tiled.run(&a, &a, &mut c)).unwrap();
     check!(device.synchronize()).unwrap();
     assert_eq!(check!(c.download()).unwrap().at(3, 3), 4.0);
     check!(c.upload(&ones)).unwrap();
-    let graph = device.stream().capture(|| check!(plan.enqueue(&a, &a, &mut c)));
+    check!(gemm(&a, &a).run(&mut c)).unwrap();
+    let graph = device.stream().capture(|| check!(plan.run(&a, &a, &mut c)));
     let graph = check!(graph).unwrap();
     // SAFETY: all that is captured is there.
     check!(unsafe { graph.launch() }).unwrap();
 
     let compute = Gemm::new(4, 4, 4).computed_in(Compute::Bf16);
-    let halves = check!(auto.product(compute).unwrap().prepare()).unwrap();
-    let half = check!(DeviceHalfMatrix::from_host(&device, InputType::Bf16, &ones)).unwrap();
-    check!(halves.enqueue(&half, &half, &mut c)).unwrap();
+    let halves = check!(auto.prepare(compute)).unwrap();
+    let half = check!(DeviceMatrix::<bf16>::from_host(&device, &ones)).unwrap();
+    check!(halves.run(&half, &half, &mut c)).unwrap();
     if choice == DeviceChoice::SoftSm90 {
         // With tensor maps.
         let kernel = device.kernel(find_kernel("persistent").unwrap()).unwrap();
         let maps = check!(kernel.prepare(Gemm::new(4, 4, 4))).unwrap();
-        check!(maps.enqueue(&a, &a, &mut c)).unwrap();
+        check!(maps.run(&a, &a, &mut c)).unwrap();
     }
 
     let stream = check!(Stream::new(&device)).unwrap();
     check!(stream.wait_for(&device.stream())).unwrap();
     check!(stream.synchronize()).unwrap();
-    let mut moved = check!(DeviceMatrix::zeros(&device, 2, 2)).unwrap();
+    let mut moved = check!(DeviceMatrix::<f32>::zeros(&device, [2, 2])).unwrap();
     check!(moved.move_to(&stream)).unwrap();
     let own = {
         let _current = device.enter().unwrap();
@@ -86,7 +87,7 @@ fn everything(choice: DeviceChoice, check: &dyn Fn(&str)) {
         sgemm(&mut handle, Op::None, Op::None, 4, 4, 4, 1.0, pa, 4, pa, 4, 0.0, pc, 4)
     })
     .unwrap();
-    let too_large = check!(DeviceMatrix::zeros(&device, 1 << 20, 1 << 21));
+    let too_large = check!(DeviceMatrix::<f32>::zeros(&device, [1 << 20, 1 << 21]));
     assert!(matches!(too_large, Err(Error::Driver { .. })));
     // A capture that fails.
     let broken = device.stream().capture(|| device.synchronize());
@@ -112,9 +113,8 @@ fn fault() {
     let device = Device::open(DeviceChoice::SoftSm90).unwrap();
     let plan = device.kernel(find_kernel("naive").unwrap()).unwrap();
     let plan = plan.prepare(Gemm::new(4, 4, 4)).unwrap();
-    let nowhere = DevicePointer::from_raw(0);
     // SAFETY: not kept: that is the test, and the software device catches it.
-    unsafe { plan.enqueue_raw(nowhere, nowhere, nowhere) }.unwrap();
+    unsafe { plan.run_raw([0; 3], Default::default()) }.unwrap();
     let error = device.synchronize().unwrap_err();
     assert!(matches!(error, Error::KernelFault { .. }), "{error}");
     assert!(error.to_string().contains("naive"), "{error}");
@@ -156,9 +156,9 @@ fn the_caller_s_context_stays_current() {
                 let ones = Matrix::from_fn(4, 4, |_, _| 1.0);
                 let plan = shared.auto().unwrap().prepare(Gemm::new(4, 4, 4)).unwrap();
                 for _ in 0..20 {
-                    let a = DeviceMatrix::from_host(&shared, &ones).unwrap();
-                    let mut c = DeviceMatrix::zeros(&shared, 4, 4).unwrap();
-                    plan.enqueue(&a, &a, &mut c).unwrap();
+                    let a = DeviceMatrix::<f32>::from_host(&shared, &ones).unwrap();
+                    let mut c = DeviceMatrix::<f32>::zeros(&shared, [4, 4]).unwrap();
+                    plan.run(&a, &a, &mut c).unwrap();
                     assert_eq!(c.download().unwrap().at(0, 0), 4.0);
                     assert_eq!(current(), before);
                     rounds.fetch_add(1, Ordering::Relaxed);

@@ -1,9 +1,6 @@
 //! `Auto::warm_up` loads what products take, and nothing else. A program of one test: what is loaded is of the process.
 
-use cuda_gemm::{
-    Compute, Device, DeviceChoice, DeviceHalfMatrix, DeviceHalfRef, DeviceMatrix, Error, Gemm,
-    InputType, Product,
-};
+use cuda_gemm::{AnyMatrix, Compute, Device, DeviceChoice, Error, Gemm, Layout, OperandRef, Plan};
 
 const SHAPES: [[usize; 3]; 5] = [[1, 1, 43], [1, 70, 43], [70, 1, 43], [70, 33, 1], [3, 200, 64]];
 /// Too large to be computed here.
@@ -25,53 +22,21 @@ fn products([m, n, k]: [usize; 3]) -> Vec<Gemm> {
     all
 }
 
-/// Matrices of zeros in 16 bits, without gaps if they are dense, or with whole vectors in their rows.
-fn zeros(
-    device: &Device,
-    input: InputType,
-    rows: usize,
-    cols: usize,
-    dense: bool,
-) -> DeviceHalfMatrix {
-    let [rows, cols] = if dense { [1, rows * cols] } else { [rows, cols] };
-    DeviceHalfMatrix::zeros(device, input, rows, cols).unwrap()
-}
-
-/// So many matrices of a shape, one below the other, which lie there.
-fn stacked(
-    zeros: &DeviceHalfMatrix,
-    [rows, cols]: [usize; 2],
-    count: usize,
-    dense: bool,
-) -> DeviceHalfRef<'_> {
-    let (on, input, address) = (zeros.stream(), zeros.input(), zeros.address());
-    let ld = if dense { cols } else { zeros.ld() };
-    // SAFETY: the memory has these elements, and nothing else uses it.
-    let all = unsafe { DeviceHalfRef::from_address(on, input, address, rows * count, cols, ld) };
-    all.unwrap().split_rows(count).unwrap()
-}
-
-/// Enqueues a product of zeros.
-fn enqueue(device: &Device, product: &Product, dense: bool) {
-    let gemm = product.gemm();
-    let ([a, b, c], count) = (gemm.shapes(), gemm.batch);
-    let f32 = |[rows, cols]: [usize; 2]| DeviceMatrix::zeros(device, rows * count, cols).unwrap();
-    let mut on_c = f32(c);
-    let on_c = on_c.view_mut().split_rows(count).unwrap();
-    match gemm.compute.input() {
-        None => {
-            let (on_a, on_b) = (f32(a), f32(b));
-            let [a, b] = [&on_a, &on_b].map(|all| all.view().split_rows(count).unwrap());
-            product.enqueue(a, b, on_c)
-        }
-        Some(input) => {
-            let [on_a, on_b] =
-                [a, b].map(|[rows, cols]| zeros(device, input, rows * count, cols, dense));
-            let (a, b) = (stacked(&on_a, a, count, dense), stacked(&on_b, b, count, dense));
-            product.enqueue(a, b, on_c)
-        }
+/// Enqueues a product of zeros, whose matrices begin so many elements into their memory.
+fn run(device: &Device, plan: &Plan<'_>, skip: usize) {
+    let gemm = plan.gemm();
+    let (input, count) = (gemm.compute.element(), gemm.batch);
+    let [a, b, mut c] = [0, 1, 2].map(|i| {
+        let (element, [rows, cols]) = ([input, input, gemm.output][i], gemm.shapes()[i]);
+        let layout = Layout { offset: skip, ..Layout::dense(cols) };
+        AnyMatrix::zeros_in(device, element, [rows * count, cols], layout).unwrap()
+    });
+    fn each(matrix: &AnyMatrix, count: usize, transposed: bool) -> OperandRef<'_> {
+        let batch = matrix.view().batch(count).unwrap();
+        if transposed { batch.t() } else { batch }
     }
-    .unwrap();
+    let (a, b) = (each(&a, count, gemm.trans_a), each(&b, count, gemm.trans_b));
+    plan.run(a, b, c.view_mut().batch(count).unwrap()).unwrap();
 }
 
 #[test]
@@ -88,20 +53,19 @@ fn after_a_warm_up_nothing_is_loaded() {
                 let auto = device.auto().unwrap();
                 let warm_up = auto.warm_up(&[gemm]);
                 let loaded = device.loaded();
-                let product = |any_alignment| {
-                    let builder = auto.product(gemm)?;
+                let prepare = |any_alignment| {
+                    let builder = auto.plan(gemm)?;
                     if any_alignment { builder.any_alignment() } else { builder }.prepare()
                 };
                 let names = warm_up.unwrap();
                 for any_alignment in BOTH {
-                    match product(any_alignment) {
-                        Ok(product) if !is_large => {
-                            for dense in if any_alignment { &BOTH[..] } else { &BOTH[..1] } {
-                                enqueue(&device, &product, *dense);
+                    match prepare(any_alignment) {
+                        Ok(plan) if !is_large => {
+                            for skip in 0..=usize::from(any_alignment) {
+                                run(&device, &plan, skip);
                             }
                             device.synchronize().unwrap();
-                            // Rows that begin on 16 bytes may have a kernel of their own.
-                            assert!(names.len() <= 2 && names.contains(&product.kernel_name()));
+                            assert_eq!(names, [plan.configuration().kernel.name()]);
                         }
                         Ok(_) | Err(Error::DeviceMemory { .. }) => {}
                         Err(error) => panic!("{gemm:?}: {error}"),
@@ -113,7 +77,7 @@ fn after_a_warm_up_nothing_is_loaded() {
                 let device = Device::open(choice).unwrap();
                 let auto = device.auto().unwrap();
                 for any_alignment in BOTH {
-                    let builder = auto.product(gemm).unwrap();
+                    let builder = auto.plan(gemm).unwrap();
                     match if any_alignment { builder.any_alignment() } else { builder }.prepare() {
                         Ok(_) | Err(Error::DeviceMemory { .. }) => {}
                         Err(error) => panic!("{gemm:?}: {error}"),

@@ -1,16 +1,17 @@
-//! Times the kernels that `auto`'s model thinks fastest, next to cuBLAS: how far its predictions hold, and what it leaves
-//! behind.
+//! Times the kernels that `auto`'s model thinks fastest, next to cuBLAS: how far its predictions
+//! hold, and what it leaves behind.
 //!
 //! usage: ranking COUNT FILE
 //!
-//! FILE lists products, as `rungs bench --shapes` takes them; they are in f32. For each, the first COUNT choices of the model,
-//! in turn in one process, with cold L2, print a line each: the product, the choice, the time that is predicted and the
-//! median in microseconds, and cuBLAS's time over it.
+//! FILE lists products, as `rungs bench --shapes` takes them; they are in f32. The first COUNT
+//! choices of the model run in turn in one process, with cold L2. Each prints a line: the product,
+//! the choice, the predicted time and the median in microseconds, and cuBLAS's time over it.
 
 use std::error::Error;
 use std::path::Path;
 
-use cuda_gemm::{Device, DeviceChoice, Product};
+use cuda_gemm::select::Prediction;
+use cuda_gemm::{Device, DeviceChoice};
 use gemm_bench::time::Samples;
 use gemm_bench::{
     Job, KernelOptions, L2, Operands, RotatingBuffers, Selection, SideBySide, buffers, shape,
@@ -31,12 +32,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     for shape in shape::read(Path::new(&file))? {
         let gemm = shape.gemm();
         let (mut names, mut jobs) = (Vec::new(), Vec::new());
-        for estimate in auto.ranking(&gemm, count) {
-            let plan = auto.plan_choice(gemm, estimate.choice)?.prepare()?;
-            names.push(format!("{}: {:.2} us predicted", estimate.choice, 1e-3 * estimate.ns));
-            jobs.push(Job::product(Product::F32(plan)));
+        for Prediction { configuration, ns, .. } in auto.predictions(&gemm, count) {
+            names.push(format!("{configuration}: {:.2} us predicted", 1e-3 * ns));
+            jobs.push(Job::Kernel(auto.plan_by(gemm, &configuration)?.prepare()?));
         }
-        if let Ok(job) = cublas[0].prepare(gemm, KernelOptions::default(), Selection::All)?.job {
+        if let Ok(job) =
+            cublas[0].prepare(gemm, KernelOptions::default(), Selection::All(gemm.compute))?.job
+        {
             names.push(CUBLAS.to_owned());
             jobs.push(job);
         }

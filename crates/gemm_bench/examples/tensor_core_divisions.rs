@@ -1,19 +1,24 @@
-//! Times every kernel for tensor cores in every division of K, next to cuBLAS: what the costs in
-//! `cuda_gemm`'s `launch/tensor_core/cost.rs` are fitted to.
+//! Times every kernel of 16-bit operands in every division of K, next to cuBLAS: what the costs in
+//! `cuda_gemm`'s `select/wgmma.rs` are fitted to.
 //!
 //! usage: tensor_core_divisions FILE
 //!
-//! FILE lists products, as `rungs bench --shapes` takes them. Behind `|` a line may name kernels and divisions: then only these
-//! are timed. A and B are in bf16, C too. For each product, the kernels, in turn in one process, with cold L2, print a
-//! line each: the product, the kernel, `/`, its splits of K, `@` and the clusters if it is stream-K, `:1` if a multiprocessor is
-//! to have one block where it could have more, the median in microseconds, and cuBLAS's time over it. A result that is not what
-//! the first kernel's is, is said to be wrong.
+//! FILE lists products, as `rungs bench --shapes` takes them. Behind `|` a line may name kernels
+//! and divisions: then only these are timed. A, B and C are in bf16. The kernels run in turn in
+//! one process, with cold L2. Each prints a line:
+//!
+//! - the product, the kernel, `/` and its splits of K;
+//! - `@` and the clusters, of stream-K;
+//! - `:1`, if a multiprocessor has one block where it could have more;
+//! - the median in microseconds, and cuBLAS's time over it.
+//!
+//! A result unlike that of the first kernel is said to be wrong.
 
 use std::error::Error;
 use std::fs;
 
-use cuda_gemm::kernels::TENSOR_CORE;
-use cuda_gemm::{Compute, Device, DeviceChoice, Element, Gemm, InputType, Product};
+use cuda_gemm::kernels::abi::KernelAbi;
+use cuda_gemm::{Compute, Configuration, Device, DeviceChoice, Element, Gemm, Plan};
 use gemm_bench::time::Samples;
 use gemm_bench::{
     Job, KernelOptions, L2, Operands, RotatingBuffers, Selection, Shape, SideBySide, buffers,
@@ -39,7 +44,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         let names: Vec<_> = names.split_whitespace().collect();
         let gemm = shape.gemm().computed_in(Compute::Bf16).stored_as(Element::Bf16);
         let mut jobs = divisions(&device, gemm, &names)?;
-        if let Ok(job) = cublas[0].prepare(gemm, KernelOptions::default(), Selection::All)?.job {
+        if let Ok(job) =
+            cublas[0].prepare(gemm, KernelOptions::default(), Selection::All(gemm.compute))?.job
+        {
             jobs.push(("cublas".to_owned(), job));
         }
         let operands = Operands::random(&gemm, 42);
@@ -70,7 +77,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The product by every kernel in every division, or those with these names if there are any, and what they are called.
+/// The product by every kernel in every division, or those with these names if there are any, and
+/// what they are called.
 fn divisions(
     device: &Device,
     gemm: Gemm,
@@ -79,20 +87,19 @@ fn divisions(
     let mut jobs = Vec::new();
     let is_named =
         |kernel: &str| names.is_empty() || names.iter().any(|asked| kernel_of(asked) == kernel);
-    let mut push = |name: String, plan| {
+    let mut push = |name: String, plan: Plan<'static>| {
         if names.is_empty() || names.iter().any(|asked| is_of(&name, asked)) {
-            jobs.push((name, Job::product(Product::TensorCore(plan))));
+            jobs.push((name, Job::Kernel(plan)));
         }
     };
-    let kernels = TENSOR_CORE.iter().filter(|kernel| kernel.layouts(InputType::Bf16).is_some());
+    let kernels = Compute::Bf16.kernels().filter(|kernel| kernel.takes_transposes());
     for kernel in kernels.filter(|kernel| is_named(kernel.name())) {
-        let loaded = device.tensor_core(kernel, InputType::Bf16)?;
-        let plan = || loaded.plan(gemm).any_alignment();
-        if !kernel.splits() {
-            push(kernel.name().to_owned(), plan().prepare()?);
+        let plan = device.kernel(kernel)?.plan(gemm);
+        if kernel.abi() != KernelAbi::WgmmaClusters {
+            push(kernel.name().to_owned(), plan.prepare()?);
             continue;
         }
-        let [rows, cols] = [kernel.rows(), kernel.cols()].map(|size| size as usize);
+        let [rows, cols] = [kernel.tile().bm, kernel.tile().bn].map(|size| size as usize);
         let tiles = |m: usize, n: usize| m.div_ceil(rows) * n.div_ceil(cols) * gemm.batch;
         let tiles = tiles(gemm.m, gemm.n).min(tiles(gemm.n, gemm.m)) as u32;
         let most = kernel.blocks_per_multiprocessor();
@@ -106,14 +113,13 @@ fn divisions(
                 streams.push(multiprocessors / splits);
             }
             for clusters in streams {
-                let plan =
-                    plan().splits(splits).clusters(clusters).blocks_per_multiprocessor(blocks);
-                let plan = plan.prepare()?;
-                if plan.splits() != splits || plan.clusters().is_none() && clusters != tiles {
+                let plan = plan.clone().splits(splits).clusters(clusters);
+                let plan = plan.blocks_per_multiprocessor(blocks).prepare()?;
+                let Configuration { splits: own, clusters: shared, .. } = *plan.configuration();
+                if own != splits || shared.is_none() && clusters != tiles {
                     continue;
                 }
-                let stream = plan.clusters().map(|clusters| format!("@{clusters}"));
-                let stream = stream.unwrap_or_default();
+                let stream = shared.map(|clusters| format!("@{clusters}")).unwrap_or_default();
                 let alone = if blocks < most { ":1" } else { "" };
                 push(format!("{}/{splits}{stream}{alone}", kernel.name()), plan);
             }
@@ -130,7 +136,7 @@ fn kernel_of(name: &str) -> &str {
     name.split('/').next().unwrap_or(name)
 }
 
-/// Whether a division has the name that is asked for, or its kernel has: then all of that one are.
+/// Whether a division, or its kernel, has the name that is asked for.
 fn is_of(name: &str, asked: &str) -> bool {
     name == asked || kernel_of(name) == asked
 }

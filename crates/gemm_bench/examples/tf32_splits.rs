@@ -1,16 +1,18 @@
-//! Times every TF32 kernel with bulk copies, or for matrices that lie anywhere, in every number of splits of K, and the two kernels that the model thinks fastest in f32,
-//! next to cuBLAS in TF32: what the costs in `cuda_gemm`'s `auto/tf32/bulk.rs` are fitted to.
+//! Times TF32 kernels in every number of splits of K, next to cuBLAS in TF32, and the two kernels
+//! that the model thinks fastest in f32. The costs in `cuda_gemm`'s `select/tf32/bulk.rs` are
+//! fitted to these times. The kernels have bulk copies, or are for misaligned matrices.
 //!
 //! usage: tf32_splits FILE
 //!
-//! FILE lists products, as `rungs bench --shapes` takes them. For each, the kernels, in turn in one process, with cold L2, print one
-//! line: the product, and behind each `|` the kernel, `/`, its splits of K, and the median in microseconds. Behind the `:` of one
-//! for f32 is the time that is predicted.
+//! FILE lists products, as `rungs bench --shapes` takes them. The kernels run in turn in one
+//! process, with cold L2. Each product prints a line: behind each `|` the kernel, `/`, its splits
+//! of K, and the median in microseconds. Behind the `:` of a kernel for f32 is its predicted time.
 
 use std::error::Error;
 use std::path::Path;
 
-use cuda_gemm::{Compute, Device, DeviceChoice, Gemm, Product};
+use cuda_gemm::select::Prediction;
+use cuda_gemm::{Compute, Device, DeviceChoice, Gemm};
 use gemm_bench::time::Samples;
 use gemm_bench::{
     Job, KernelOptions, L2, Operands, RotatingBuffers, Selection, SideBySide, buffers, shape,
@@ -31,12 +33,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         let gemm = shape.gemm().computed_in(Compute::Tf32);
         let mut jobs = divisions(&device, gemm)?;
         let in_f32 = gemm.computed_in(Compute::F32);
-        for estimate in auto.ranking(&in_f32, 2) {
-            let plan = auto.plan_choice(in_f32, estimate.choice)?.prepare()?;
-            let name = format!("{:?}:{:.2}", estimate.choice, 1e-3 * estimate.ns).replace(' ', "");
-            jobs.push((name, Job::product(Product::F32(plan))));
+        for Prediction { configuration, ns, .. } in auto.predictions(&in_f32, 2) {
+            let plan = auto.plan_by(in_f32, &configuration)?.prepare()?;
+            let name = format!("{configuration:?}:{:.2}", 1e-3 * ns).replace(' ', "");
+            jobs.push((name, Job::Kernel(plan)));
         }
-        if let Ok(job) = cublas[0].prepare(gemm, KernelOptions::default(), Selection::All)?.job {
+        if let Ok(job) =
+            cublas[0].prepare(gemm, KernelOptions::default(), Selection::All(gemm.compute))?.job
+        {
             jobs.push(("cublas".to_owned(), job));
         }
         let operands = Operands::random(&gemm, 42);
@@ -58,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn divisions(device: &Device, gemm: Gemm) -> Result<Vec<(String, Job)>, Box<dyn Error>> {
     let mut jobs: Vec<(String, Job)> = Vec::new();
     let kernels = Compute::Tf32
-        .f32_kernels()
+        .kernels()
         .filter(|kernel| kernel.abi().has_tensor_maps() || kernel.unaligned().is_none());
     for kernel in kernels {
         let loaded = device.kernel(kernel)?;
@@ -70,9 +74,9 @@ fn divisions(device: &Device, gemm: Gemm) -> Result<Vec<(String, Job)>, Box<dyn 
         };
         for splits in SPLITS.into_iter().filter(is_tried) {
             let plan = loaded.plan(gemm).splits(splits).prepare()?;
-            let name = format!("{}/{}", kernel.name(), plan.launch_plan().splits());
+            let name = format!("{}/{}", kernel.name(), plan.configuration().splits);
             if !jobs.iter().any(|(known, _)| *known == name) {
-                jobs.push((name, Job::product(Product::F32(plan))));
+                jobs.push((name, Job::Kernel(plan)));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The baseline, with which kernels are compared: cuBLAS.
+//! cuBLAS, the baseline for kernels.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::error::Error;
 use crate::job::{Candidate, Job};
 use crate::operands::Products;
 
-/// cuBLAS; or why this machine has none.
+/// Loads cuBLAS, or returns the reason why this machine has none.
 ///
 /// # Errors
 ///
-/// Those of [`Cublas::open`](crate::Cublas::open) that are not about where it is: that the
-/// environment makes it compute in less than f32, or a call that fails.
+/// The errors of [`Cublas::open`](crate::Cublas::open) that are not about its place: an environment
+/// that lowers the precision below f32, or a failed call.
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice};
@@ -40,9 +40,9 @@ pub fn load(device: &Device) -> Result<Result<Loaded, Error>, Error> {
     }
 }
 
-/// The baseline for one product: what it computes, and how far off that is.
+/// The baseline's result for one product, and its error.
 ///
-/// Any candidate can be one, so this takes a kernel of the ladder:
+/// Any candidate can be the baseline. This example uses a kernel of the ladder:
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice, Gemm};
@@ -57,30 +57,31 @@ pub fn load(device: &Device) -> Result<Result<Loaded, Error>, Error> {
 /// let mut buffers = RotatingBuffers::new(&device, &operands, 1)?;
 ///
 /// let loaded = Selection::parse("tile2d")?.load(&device, None)?;
-/// let candidate = loaded[0].prepare(gemm, KernelOptions::default(), Selection::All)?;
+/// let all = Selection::All(gemm.compute);
+/// let candidate = loaded[0].prepare(gemm, KernelOptions::default(), all)?;
 /// let Ok(baseline) = Baseline::new(&candidate, &mut buffers, &reference)? else { panic!() };
 /// assert!(baseline.check.rms_error().is_some_and(|error| error < 1e-6));
 /// # Ok(())
 /// # }
 /// ```
 pub struct Baseline<'e> {
-    /// What runs.
+    /// The job of the baseline.
     pub job: &'e Job,
-    /// What it computes, against the product in f64.
+    /// Its result, compared with the product in f64.
     pub check: Check,
 }
 
-/// Why a product is not compared, from [`Baseline::new`].
+/// The reason of [`Baseline::new`] for comparing nothing.
 #[derive(Clone, Debug)]
 pub enum NotCompared {
-    /// cuBLAS cannot run it.
+    /// cuBLAS cannot run the product.
     Refused(Arc<Error>),
-    /// What cuBLAS computes is wrong.
+    /// The result of cuBLAS is wrong.
     Wrong,
 }
 
 impl<'e> Baseline<'e> {
-    /// What cuBLAS computes, checked; why not if there is nothing to compare with.
+    /// Runs and checks cuBLAS, or returns the reason why there is nothing to compare with.
     ///
     /// # Errors
     ///

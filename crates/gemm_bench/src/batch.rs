@@ -1,15 +1,15 @@
-//! Timing interleaved batches of launches, so that ratios mean something.
+//! Times interleaved batches of launches, so that their ratios are meaningful.
 //!
-//! A sample is the time between two events around a *batch* of launches, divided by their
-//! number. A batch lasts some milliseconds, against which the resolution of events is
-//! nothing. In front of it the GPU gets something else to do, for as long as the host needs
-//! to enqueue the batch: then the launches follow each other without a gap, however slow the
-//! host is. Whether that worked is known, not hoped: if the event before the batch is still
-//! pending when the last launch is enqueued, no launch can have waited for the host.
+//! A sample is the time between two events around a *batch* of launches, divided by their number. A
+//! batch lasts some milliseconds, compared with which the resolution of events is negligible.
 //!
-//! Batches are interleaved: first, second, first again. So whatever makes a GPU faster or
-//! slower as time goes on, its clocks above all, does so for both, and the i-th samples form
-//! a pair.
+//! Before a batch, the GPU gets other work for as long as the host needs to enqueue the batch. The
+//! launches then follow each other without a gap, however slow the host is. The event before the
+//! batch proves it: if the event is still pending when the last launch is enqueued, no launch can
+//! have waited for the host.
+//!
+//! Batches are interleaved: first, second, first again. So drifts, above all of a GPU's clocks,
+//! affect both, and the i-th samples form a pair.
 
 use std::time::Instant;
 
@@ -17,16 +17,18 @@ use cuda_gemm::Device;
 
 use crate::timer::Timer;
 
-/// The most launches per batch. A GPU takes about a thousand before it makes the host wait,
-/// and one call of cuBLAS may be two.
+/// The most launches per batch.
+///
+/// A GPU queues about a thousand before the host must wait, and one call of cuBLAS may be two
+/// launches.
 pub const MAX_LAUNCHES: u32 = 400;
 
-/// The shortest and the longest delay before a batch, in milliseconds. Where the longest is
-/// too short, gaps are put up with.
+/// The shortest and the longest delay before a batch, in milliseconds. If the longest is too short,
+/// gaps are accepted.
 const MIN_DELAY: f64 = 0.05;
 const MAX_DELAY: f64 = 20.0;
 
-/// How many samples are taken, and how long they are.
+/// The number and the length of samples.
 ///
 /// ```
 /// use gemm_bench::batch::{MAX_LAUNCHES, Policy};
@@ -36,19 +38,18 @@ const MAX_DELAY: f64 = 20.0;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
-    /// Samples of each.
+    /// Samples of each candidate.
     pub samples: u32,
-    /// Milliseconds that a batch lasts at least, unless that takes more than
-    /// [`MAX_LAUNCHES`].
+    /// The shortest batch, in milliseconds, as far as [`MAX_LAUNCHES`] allows.
     pub sample_ms: f64,
     /// Milliseconds of work before the first sample, all candidates together.
     pub warmup_ms: f64,
 }
 
 impl Policy {
-    /// Launches per batch, given the milliseconds that one takes.
+    /// Launches per batch, if one launch lasts `ms` milliseconds.
     pub fn launches(&self, ms: f64) -> u32 {
-        // A time of 0 gives infinity, which the conversion turns into the largest number.
+        // A time of 0 gives infinity, which the conversion saturates.
         ((self.sample_ms / ms).ceil() as u32).clamp(1, MAX_LAUNCHES)
     }
 }
@@ -58,34 +59,34 @@ impl Policy {
 pub struct Batches {
     /// Launches per sample.
     pub launches: u32,
-    /// Milliseconds per launch, a value for each sample, in the order taken.
+    /// Milliseconds per launch, one value per sample, in the order taken.
     pub ms: Vec<f64>,
-    /// Milliseconds of the host's time to enqueue a launch, likewise.
+    /// Milliseconds of the host per enqueued launch, one value per sample.
     pub enqueue_ms: Vec<f64>,
     /// Whether no launch of any sample can have waited for the host.
     pub gap_free: bool,
 }
 
-/// What [`measure`] needs to be told how to do, with an example there.
+/// The work that [`measure`] times; its documentation has an example.
 pub trait Work {
-    /// What can go wrong.
+    /// The error of the work.
     type Error: From<cuda_gemm::Error>;
 
     /// Enqueues one launch of candidate `i`.
     ///
     /// # Errors
     ///
-    /// What a launch gives.
+    /// The error of the launch.
     fn launch(&mut self, i: usize) -> Result<(), Self::Error>;
 
-    /// Enqueues something that takes the GPU about `ms` milliseconds.
+    /// Enqueues work that keeps the GPU busy for about `ms` milliseconds.
     ///
     /// # Errors
     ///
-    /// What a launch gives.
+    /// The error of the launch.
     fn delay(&mut self, ms: f64) -> Result<(), Self::Error>;
 
-    /// Is called while a batch runs whose time counts.
+    /// Called while a batch runs whose time counts.
     fn observe(&mut self);
 }
 
@@ -102,8 +103,8 @@ pub trait Work {
 /// use gemm_bench::{Error, stats};
 ///
 /// struct Products {
-///     products: Vec<Plan>,
-///     matrices: [DeviceMatrix; 3],
+///     products: Vec<Plan<'static>>,
+///     matrices: [DeviceMatrix<f32>; 3],
 ///     peaks: Peaks,
 ///     speed: Speed,
 /// }
@@ -113,7 +114,7 @@ pub trait Work {
 ///
 ///     fn launch(&mut self, i: usize) -> Result<(), Error> {
 ///         let [a, b, c] = &mut self.matrices;
-///         Ok(self.products[i].enqueue(&*a, &*b, c)?)
+///         Ok(self.products[i].run(&*a, &*b, c)?)
 ///     }
 ///
 ///     fn delay(&mut self, ms: f64) -> Result<(), Error> {
@@ -129,7 +130,7 @@ pub trait Work {
 /// for name in ["naive", "tile2d"] {
 ///     products.push(device.kernel(find_kernel(name)?)?.prepare(Gemm::new(8, 8, 8))?);
 /// }
-/// let zeros = || DeviceMatrix::zeros(&device, 8, 8);
+/// let zeros = || DeviceMatrix::zeros(&device, [8, 8]);
 /// let matrices = [zeros()?, zeros()?, zeros()?];
 /// let peaks = Peaks::of(&device)?;
 /// let speed = peaks.speed()?;
@@ -152,8 +153,7 @@ pub fn measure<W: Work>(
     let mut sampler = Sampler { timer: Timer::new(device)?, counts: false, work };
     let mut candidates = vec![Batching { launches: 1, delay: Some(MIN_DELAY) }; count];
 
-    // Warm up, and find out how long a batch must be. The first launches are slow, so a
-    // batch only ever gets longer.
+    // Warm up, and find the length of a batch. The first launches are slow, so batches only grow.
     let mut spent = 0.0;
     loop {
         let mut settled = true;
@@ -162,7 +162,7 @@ pub fn measure<W: Work>(
             spent += ms;
             let launches = f64::from(candidate.launches);
             let wanted = policy.launches(ms / launches);
-            // Not for a few percent.
+            // A few percent are not worth a change.
             if f64::from(wanted) > 1.1 * launches {
                 candidate.launches = wanted;
                 settled = false;
@@ -194,11 +194,11 @@ pub fn measure<W: Work>(
     Ok(batches)
 }
 
-/// How a candidate's batches are made.
+/// The settings of a candidate's batches.
 #[derive(Clone, Copy)]
 struct Batching {
     launches: u32,
-    /// Milliseconds of other work in front; none where no delay was long enough.
+    /// Milliseconds of other work before a batch; `None` if no delay was long enough.
     delay: Option<f64>,
 }
 
@@ -210,16 +210,17 @@ struct Sampler<'a, W> {
 }
 
 struct Sample {
-    /// Of the whole batch.
+    /// Milliseconds of the whole batch.
     ms: f64,
-    /// That the host took to enqueue it.
+    /// Milliseconds of the host to enqueue the batch.
     enqueue_ms: f64,
     gap_free: bool,
 }
 
 impl<W: Work> Sampler<'_, W> {
-    /// Takes one sample. As long as the host is too slow for the delay, it is made longer, and
-    /// the sample is taken again.
+    /// Takes one sample.
+    ///
+    /// While the delay is too short for the host, it is lengthened and the sample is repeated.
     fn sample(&mut self, i: usize, candidate: &mut Batching) -> Result<Sample, W::Error> {
         loop {
             let sample = self.try_sample(i, *candidate)?;
@@ -256,7 +257,7 @@ impl<W: Work> Sampler<'_, W> {
     }
 }
 
-/// The delay after one that was too short for a host which took `enqueue_ms`.
+/// The next delay, if one was too short for a host that needed `enqueue_ms`.
 fn longer(delay: f64, enqueue_ms: f64) -> Option<f64> {
     (delay < MAX_DELAY).then(|| (2.0 * delay).max(1.5 * enqueue_ms).min(MAX_DELAY))
 }
@@ -285,7 +286,7 @@ mod tests {
         assert_eq!(longer(MAX_DELAY, 1.0), None);
     }
 
-    /// Notes what it is asked to do; the first candidate sleeps.
+    /// Records its calls; the first candidate sleeps.
     #[derive(Default)]
     struct Notes {
         order: Vec<usize>,
@@ -316,7 +317,7 @@ mod tests {
 
     #[test]
     fn batches_are_interleaved_and_gaps_are_admitted() {
-        // The software device is always done at once: no delay hides the host from it.
+        // The software device finishes at once: no delay hides the host from it.
         let device = Device::open(DeviceChoice::Soft).unwrap();
         let mut notes = Notes::default();
         let batches = measure(&device, 2, POLICY, &mut notes).unwrap();
@@ -325,7 +326,7 @@ mod tests {
         assert_eq!((fast.ms.len(), fast.gap_free), (3, false));
         assert!(fast.launches > 100, "{}", fast.launches);
         assert!(slow.ms.iter().all(|&ms| ms >= 6.0) && fast.ms.iter().all(|&ms| ms < 1.0));
-        // Long before the times that count, no more delays are tried.
+        // Delays are given up long before the times that count.
         assert_eq!(notes.observed, 2 * 3);
         let round = [vec![0], vec![1; fast.launches as usize]].concat();
         assert!(notes.order.ends_with(&round.repeat(3)));

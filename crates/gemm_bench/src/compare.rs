@@ -1,4 +1,4 @@
-//! Kernels next to cuBLAS, shape by shape.
+//! Compares kernels with cuBLAS, shape by shape.
 
 mod comparison;
 mod row;

@@ -1,15 +1,14 @@
-//! cuBLAS, the baseline: loaded at run time where there is one, and called with the same
-//! matrices as a rung.
+//! cuBLAS, the baseline: loaded at run time if present, and called with a rung's matrices.
 //!
-//! The calls are those of a rung: [`Cublas::prepare`] checks a product once, and
+//! The interface is that of a rung: [`Cublas::prepare`] checks a product once, and
 //! [`CublasProduct::enqueue`](crate::CublasProduct::enqueue) is safe.
 //!
 //! # What is compared
 //!
-//! `cublasSgemm`, and `cublasSgemmStridedBatched` for a batch, in its default math mode, which
-//! computes in f32 and not in TF32.
-//! Environment variables can change that behind a program's back. Where they do, cuBLAS
-//! is refused: results in another precision are no measure for these kernels.
+//! The baseline is `cublasSgemm`, or `cublasSgemmStridedBatched` for a batch, in the default math
+//! mode, which computes in f32 and not in TF32. Environment variables can lower this precision
+//! without the program's knowledge. cuBLAS is then refused: results in another precision are no
+//! measure for these kernels.
 
 use std::env;
 use std::error::Error as _;
@@ -25,10 +24,10 @@ use libloading::Library;
 
 use crate::error::Error;
 
-/// The major versions that have the functions used here, newest first.
+/// The major versions with the functions used here, newest first.
 const VERSIONS: [u32; 3] = [13, 12, 11];
 
-/// Where libraries lie in a toolkit's folder.
+/// The folders of libraries in a toolkit.
 const LIBRARY_FOLDERS: &[&str] = if cfg!(windows) {
     &["bin", "bin/x64"]
 } else {
@@ -43,15 +42,16 @@ pub(crate) type Handle = *mut c_void;
 /// `cublasStatus_t`; 0 is success.
 pub(crate) type CublasStatus = c_int;
 
-/// `CUBLAS_OP_N` and `CUBLAS_OP_T`: a matrix as it is, or its transpose.
+/// `CUBLAS_OP_N` and `CUBLAS_OP_T`: the matrix unchanged, or its transpose.
 pub(crate) const OP_N: c_int = 0;
 pub(crate) const OP_T: c_int = 1;
-/// `CUBLAS_DEFAULT_MATH`, f32 arithmetic for f32 products, with
-/// `CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION`: partial sums are added up in f32, also of a C in 16 bits.
+/// `CUBLAS_DEFAULT_MATH` with `CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION`.
+///
+/// The first computes f32 products in f32. The second adds partial sums in f32, also for a 16-bit
+/// C.
 const MATH_MODE: c_int = 16;
 
-/// `cublasSgemm_v2`: handle, two transpositions, m, n, k, alpha, A, lda, B, ldb, beta,
-/// C, ldc.
+/// `cublasSgemm_v2`: handle, two transpositions, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc.
 pub(crate) type Sgemm = unsafe extern "system" fn(
     Handle,
     c_int,
@@ -69,8 +69,9 @@ pub(crate) type Sgemm = unsafe extern "system" fn(
     c_int,
 ) -> CublasStatus;
 
-/// `cublasSgemmStridedBatched`: the same with a stride after each leading dimension, and the number
-/// of products.
+/// `cublasSgemmStridedBatched`: `cublasSgemm` with strides.
+///
+/// A stride follows each leading dimension, and the number of products comes last.
 pub(crate) type SgemmStridedBatched = unsafe extern "system" fn(
     Handle,
     c_int,
@@ -92,8 +93,9 @@ pub(crate) type SgemmStridedBatched = unsafe extern "system" fn(
     c_int,
 ) -> CublasStatus;
 
-/// `cublasGemmEx`: the same as `cublasSgemm` with a type behind each matrix, and at the end that of
-/// the computation, and an algorithm.
+/// `cublasGemmEx`: `cublasSgemm` with types.
+///
+/// A type follows each matrix. The type of the computation and an algorithm come last.
 pub(crate) type GemmEx = unsafe extern "system" fn(
     Handle,
     c_int,
@@ -116,8 +118,9 @@ pub(crate) type GemmEx = unsafe extern "system" fn(
     c_int,
 ) -> CublasStatus;
 
-/// `cublasGemmStridedBatchedEx`: the same with a stride after each leading dimension, and the number of
-/// products.
+/// `cublasGemmStridedBatchedEx`: `cublasGemmEx` with strides.
+///
+/// A stride follows each leading dimension, and the number of products is added.
 pub(crate) type GemmStridedBatchedEx = unsafe extern "system" fn(
     Handle,
     c_int,
@@ -144,8 +147,9 @@ pub(crate) type GemmStridedBatchedEx = unsafe extern "system" fn(
     c_int,
 ) -> CublasStatus;
 
-/// The functions that are called, with the types of `cublas_api.h`. They stay valid as
-/// long as the process runs: see [`Functions::load`].
+/// The functions of cuBLAS, with the types of `cublas_api.h`.
+///
+/// They stay valid as long as the process runs: see [`Functions::load`].
 #[derive(Clone, Copy)]
 pub(crate) struct Functions {
     create: unsafe extern "system" fn(*mut Handle) -> CublasStatus,
@@ -160,20 +164,20 @@ pub(crate) struct Functions {
 }
 
 impl Functions {
-    /// Loads cuBLAS from a file, or by a name that the loader looks up.
+    /// Loads cuBLAS from a file, or from a name that the loader resolves.
     fn load(path: &Path) -> Result<Self, libloading::Error> {
-        // cuBLAS needs cublasLt, which lies beside it, and the loader may not look there.
-        // It is found if it is loaded already; if it is not there, cuBLAS says so itself.
+        // cuBLAS needs cublasLt, which lies beside it, and the loader may not look there. Loading
+        // it first makes it available. If it is missing, cuBLAS itself reports that.
         let lt = path.parent().filter(|folder| !folder.as_os_str().is_empty()).and_then(|_| {
             let name = path.file_name()?.to_str()?.replacen("cublas", "cublasLt", 1);
-            // SAFETY: NVIDIA's library, which is made to be loaded by any program.
+            // SAFETY: NVIDIA's library, which any program may load.
             unsafe { Library::new(path.with_file_name(name)) }.ok()
         });
-        // SAFETY: likewise.
+        // SAFETY: as above.
         let library = unsafe { Library::new(path) }?;
         // Never unloaded: both keep state of their own in the driver.
         let (library, _) = (ManuallyDrop::new(library), ManuallyDrop::new(lt));
-        // SAFETY: the functions have these types in all the versions that are looked for.
+        // SAFETY: the functions have these types in all supported versions.
         unsafe {
             Ok(Self {
                 create: *library.get(c"cublasCreate_v2")?,
@@ -201,7 +205,7 @@ impl Functions {
     }
 }
 
-/// cuBLAS on one GPU, for work on that GPU's own stream; clones are the same one.
+/// cuBLAS on one GPU, on its own stream; clones are the same handle.
 ///
 /// ```no_run
 /// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm};
@@ -211,9 +215,9 @@ impl Functions {
 /// let device = Device::open(DeviceChoice::Gpu)?;
 /// let cublas = Cublas::open(&device)?;
 /// let product = cublas.prepare(Gemm::new(512, 512, 512))?;
-/// let a = DeviceMatrix::zeros(&device, 512, 512)?;
-/// let b = DeviceMatrix::zeros(&device, 512, 512)?;
-/// let mut c = DeviceMatrix::zeros(&device, 512, 512)?;
+/// let a = DeviceMatrix::<f32>::zeros(&device, [512, 512])?;
+/// let b = DeviceMatrix::<f32>::zeros(&device, [512, 512])?;
+/// let mut c = DeviceMatrix::<f32>::zeros(&device, [512, 512])?;
 /// product.enqueue(&a, &b, &mut c)?;
 /// println!("cuBLAS {}: {}", cublas.version(), c.download()?.at(0, 0));
 /// # Ok(())
@@ -222,7 +226,7 @@ impl Functions {
 #[derive(Clone)]
 pub struct Cublas(pub(crate) Rc<Started>);
 
-/// A cuBLAS that was started, for one thread.
+/// A started cuBLAS, for one thread.
 pub(crate) struct Started {
     pub(crate) stream: Stream,
     pub(crate) functions: Functions,
@@ -231,14 +235,17 @@ pub(crate) struct Started {
 }
 
 impl Cublas {
-    /// Finds cuBLAS and starts it on a GPU: on the loader's own path first, then where
-    /// toolkits are installed. Of several versions it is the newest that starts.
+    /// Finds cuBLAS and starts it on a GPU.
+    ///
+    /// The loader's own path comes first, then the installed toolkits. Of several versions, the
+    /// newest one that starts is used.
     ///
     /// # Errors
     ///
-    /// [`Error::CublasNeedsGpu`] on the software device; [`Error::CublasPrecision`] if the
-    /// environment makes it compute in less than f32; [`Error::CublasNotFound`]; and
-    /// [`Error::CublasBroken`] or [`Error::Cublas`] if what was found does not start.
+    /// - [`Error::CublasNeedsGpu`] on the software device.
+    /// - [`Error::CublasPrecision`] if the environment lowers the precision below f32.
+    /// - [`Error::CublasNotFound`] if there is none.
+    /// - [`Error::CublasBroken`] or [`Error::Cublas`] if the library that was found does not start.
     pub fn open(device: &Device) -> Result<Self, Error> {
         if device.is_soft() {
             return Err(Error::CublasNeedsGpu);
@@ -251,7 +258,7 @@ impl Cublas {
             }
         }
         let _current = device.enter()?;
-        // One that is there and does not start says more than all that are not there.
+        // A library that does not start says more than all missing ones.
         let mut failure = None;
         for path in candidates() {
             let error = match Functions::load(&path) {
@@ -259,7 +266,7 @@ impl Cublas {
                     Ok(cublas) => return Ok(cublas),
                     Err(error) => error,
                 },
-                // The loader does not say whether there is a file of a bare name.
+                // The loader does not say whether a bare name has a file.
                 Err(_) if !path.is_file() => continue,
                 Err(error) => broken(path, &error),
             };
@@ -278,8 +285,8 @@ impl Cublas {
         check("cublasCreate", unsafe { (functions.create)(&raw mut handle) })?;
         let started = Started { stream: device.stream(), functions, handle, version };
         let stream = started.stream.as_raw().0;
-        // SAFETY: the handle was just made, and lives on the context of this stream,
-        // which it keeps.
+        // SAFETY: the handle was just made, and lives on the context of this stream, which it
+        // keeps.
         unsafe {
             check("cublasSetStream", (functions.set_stream)(handle, stream))?;
             check("cublasSetMathMode", (functions.set_math_mode)(handle, MATH_MODE))?;
@@ -296,14 +303,14 @@ impl Cublas {
 impl Drop for Started {
     fn drop(&mut self) {
         if let Ok(_current) = self.stream.device().enter() {
-            // SAFETY: the handle is not used again. A failure leaves nothing to be done.
+            // SAFETY: the handle is not used again. After a failure nothing is left to do.
             unsafe { (self.functions.destroy)(self.handle) };
         }
     }
 }
 
 fn broken(path: PathBuf, error: &libloading::Error) -> Error {
-    // The details are in what caused it.
+    // The cause has the details.
     let reason = error.source().map_or_else(|| error.to_string(), ToString::to_string);
     Error::CublasBroken { path, reason }
 }
@@ -325,7 +332,7 @@ pub(crate) fn check(call: &'static str, status: CublasStatus) -> Result<(), Erro
     Err(Error::Cublas { call, name, status })
 }
 
-/// Whether a variable's value switches on what it names.
+/// Whether a variable's value switches on its feature.
 fn lowers_precision(value: &str) -> bool {
     !matches!(value.trim(), "" | "0")
 }
@@ -338,7 +345,7 @@ fn file_name(version: u32) -> String {
     }
 }
 
-/// What to try to load, in order: bare names, for the loader to look up, then files.
+/// The libraries to try, in order: bare names for the loader, then files.
 fn candidates() -> Vec<PathBuf> {
     candidates_in(&toolkit::folders())
         .filter(|path| path.components().count() == 1 || path.is_file())

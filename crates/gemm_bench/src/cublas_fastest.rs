@@ -1,27 +1,29 @@
-//! The fastest that cuBLAS has for a product: the baseline of tensor cores, and of epilogues that
-//! cublasLt has, too.
+//! The fastest of cuBLAS for a product.
 //!
-//! It is chosen once, on the matrices of the first call, from `cublasGemmEx`, with a pass over C for an
-//! epilogue, and from `cublasLtMatmul` by every algorithm that `cublasLtMatmulAlgoGetHeuristic` returns
-//! for matrices of these alignments.
-//! All compute with the types of the product, and f32 for the sums, alpha and beta
-//! (`CUBLAS_COMPUTE_32F`, or `CUBLAS_COMPUTE_32F_FAST_TF32` for TF32). The matrices are the same in each
-//! launch of the choice, so that L2 is warm; where products are then measured with a cold L2, another way
-//! may be faster by what that makes a difference.
+//! This is the baseline for tensor cores, and for epilogues of cublasLt.
+//!
+//! It is chosen once, on the matrices of the first call. The candidates are:
+//!
+//! - `cublasGemmEx`, followed by a pass over C for an epilogue;
+//! - `cublasLtMatmul` with every algorithm that `cublasLtMatmulAlgoGetHeuristic` returns for
+//!   matrices of these alignments.
+//!
+//! All compute with the product's types, and with f32 for the sums, alpha and beta
+//! (`CUBLAS_COMPUTE_32F`, or `CUBLAS_COMPUTE_32F_FAST_TF32` for TF32). Every launch of the choice
+//! uses the same matrices, so that L2 is warm. If products are then measured with a cold L2,
+//! another candidate may be slightly faster.
 
 use std::cell::OnceCell;
 use std::ffi::{c_int, c_longlong, c_void};
 
 use cuda_gemm::{
-    Compute, DeviceHalfMatrix, DeviceMatrix, Element, Error as GemmError, Extras, Gemm, OperandMut,
-    OperandRef,
+    Compute, DeviceMatrix, Element, Extras, Gemm, OperandMut, OperandRef, expect_planned,
 };
 
 use crate::cublas::{Cublas, OP_N, OP_T, Started, check};
 use crate::cublas_lt::{Layout, LtProduct, R_32F, alignment, compute_type, epilogue};
 use crate::cublas_product::{EpiloguePass, require_plain};
 use crate::error::Error;
-use crate::operands::elements;
 use crate::timer::Timer;
 
 /// `CUDA_R_16F` and `CUDA_R_16BF`.
@@ -30,24 +32,24 @@ const R_16BF: c_int = 14;
 /// `CUBLAS_GEMM_DEFAULT`: cuBLAS chooses the algorithm.
 const DEFAULT_ALGORITHM: c_int = -1;
 
-/// Milliseconds for which each way is timed, and the most launches.
+/// The milliseconds for which each candidate is timed, and the most launches.
 const TIMED_MS: f64 = 1.0;
 const MAX_LAUNCHES: f64 = 40.0;
 
-/// A product that cuBLAS can compute: only the matrices are missing.
+/// A checked product for cuBLAS; only the matrices are missing.
 pub struct CublasFastest {
     cublas: Cublas,
     gemm: Gemm,
-    /// What follows `cublasGemmEx`, if there is an epilogue; none if nothing can.
+    /// The pass after `cublasGemmEx`, if there is an epilogue that it can apply.
     pass: Option<EpiloguePass>,
     chosen: OnceCell<Chosen>,
 }
 
-/// What was fastest.
+/// The fastest candidate.
 struct Chosen {
-    /// The algorithm of cublasLt; none for `cublasGemmEx`.
+    /// The algorithm of cublasLt; `None` for `cublasGemmEx`.
     algorithm: Option<usize>,
-    /// What there is of cublasLt, or why there is nothing.
+    /// The product in cublasLt, or the reason why there is none.
     lt: Result<LtProduct, Error>,
 }
 
@@ -63,19 +65,21 @@ impl Chosen {
     }
 }
 
-/// Whether a product's epilogue can be a pass over C, which follows `cublasGemmEx`. Its kernel is for a C
-/// in f32.
+/// Whether a pass over C after `cublasGemmEx` can apply the epilogue.
+///
+/// Its kernel needs a C in f32.
 ///
 /// # Errors
 ///
-/// [`GemmError::Unsuited`] and [`Error::CublasUnsuited`] for a product that nothing of cuBLAS computes.
+/// [`cuda_gemm::Error::Unsuited`] and [`Error::CublasUnsuited`] for a product that no function of
+/// cuBLAS computes.
 fn has_pass(gemm: &Gemm) -> Result<bool, Error> {
     require_plain(gemm)?;
     let has_pass = !gemm.epilogue.is_none() && gemm.output == Element::F32;
     if !has_pass && epilogue(gemm).is_none() {
         let reason = match gemm.epilogue.bias {
             Some(_) => {
-                "cublasLt reads a bias in the type of C, here 16 bits, and this one is f32; store C as f32"
+                "cublasLt reads a bias in the type of C, which has 16 bits, and this bias is f32; store C as f32"
             }
             None => "cublasLt has no such epilogue, and the pass over C takes f32; store C as f32",
         };
@@ -84,15 +88,31 @@ fn has_pass(gemm: &Gemm) -> Result<bool, Error> {
     Ok(has_pass)
 }
 
-/// A matrix as it lies in device memory, and where.
+/// A stored matrix and its address.
 #[derive(Clone, Copy)]
 struct Matrix {
     address: u64,
     layout: Layout,
 }
 
+impl Matrix {
+    fn new(operand: OperandRef<'_>) -> Self {
+        let kind = match operand.element() {
+            Element::F32 => R_32F,
+            Element::F16 => R_16F,
+            Element::Bf16 => R_16BF,
+        };
+        let (rows, cols) = (operand.rows(), operand.cols());
+        // The stored shape.
+        let shape = if operand.is_transposed() { [cols, rows] } else { [rows, cols] };
+        let (ld, stride, address) = (operand.ld(), operand.stride(), operand.address());
+        let layout = Layout { kind, shape, ld, stride, alignment: alignment(address) };
+        Self { address, layout }
+    }
+}
+
 impl CublasFastest {
-    /// Whether this is what a product is compared with, rather than `cublasSgemm`.
+    /// Whether this is the baseline of a product, rather than `cublasSgemm`.
     pub(crate) fn is_for(gemm: &Gemm) -> bool {
         let is_plain = gemm.epilogue.is_none();
         let is_f32 = matches!(gemm.compute, Compute::F32 | Compute::Tf32x3);
@@ -103,8 +123,8 @@ impl CublasFastest {
     ///
     /// # Errors
     ///
-    /// What [`Gemm::validate`] finds; [`cuda_gemm::Error::Unsuited`] and [`Error::CublasUnsuited`] for
-    /// what cuBLAS does not have.
+    /// The errors of [`Gemm::validate`], and [`cuda_gemm::Error::Unsuited`] or
+    /// [`Error::CublasUnsuited`] for a product that cuBLAS lacks.
     pub fn new(cublas: &Cublas, gemm: Gemm) -> Result<Self, Error> {
         gemm.validate()?;
         let pass = match has_pass(&gemm)? {
@@ -119,17 +139,18 @@ impl CublasFastest {
         &self.gemm
     }
 
-    /// What was fastest, in words; none before the first call.
+    /// Describes the fastest candidate; `None` before the first call.
     pub fn chosen(&self) -> Option<String> {
         self.chosen.get().map(Chosen::describe)
     }
 
-    /// Enqueues the product on the device's stream, and returns at once, but for the first call, which
-    /// times all that there is.
+    /// Enqueues the product on the device's stream, and returns at once.
+    ///
+    /// The first call times all candidates before it returns.
     ///
     /// # Errors
     ///
-    /// [`Error::Gemm`] if a matrix is not what was prepared for; [`Error::Cublas`] if the call fails.
+    /// [`Error::Gemm`] if a matrix differs from the plan, or [`Error::Cublas`] if the call fails.
     pub fn enqueue_with<'m>(
         &self,
         a: impl Into<OperandRef<'m>>,
@@ -140,12 +161,13 @@ impl CublasFastest {
         let (a, b, c) = (a.into(), b.into(), c.into());
         let stream = &self.cublas.0.stream;
         let Gemm { m, n, batch, .. } = self.gemm;
-        let operands =
-            [self.matrix("A", a, 0)?, self.matrix("B", b, 1)?, self.matrix("C", c.view(), 2)?];
+        let operands = [a, b, c.view()];
+        expect_planned(stream, &self.gemm, &operands)?;
+        let operands = operands.map(Matrix::new);
         if m == 0 || n == 0 || batch == 0 {
             return Ok(());
         }
-        let bias = extras.bias_pointer().map(|pointer| pointer.as_raw());
+        let bias = extras.bias_address();
         let _current = stream.device().enter()?;
         let _exclusive = stream.exclusive();
         let chosen = match self.chosen.get() {
@@ -155,65 +177,17 @@ impl CublasFastest {
                 self.chosen.get_or_init(|| chosen)
             }
         };
-        // SAFETY: the matrices are on the handle's device, and lie so. C is borrowed mutably, so it is
-        // neither A nor B. All stay allocated until the work is done, because freeing device memory
-        // waits for it.
+        // SAFETY: the matrices are on the handle's device, with these layouts. C is borrowed
+        // mutably, so it is neither A nor B. All stay allocated until the work is done, because
+        // freeing device memory waits for it.
         unsafe { self.enqueue_by(chosen.algorithm, chosen.lt.as_ref().ok(), operands, bias)? };
-        match (&self.pass, chosen.algorithm, c) {
-            (Some(pass), None, OperandMut::F32(c)) => pass.enqueue(c, extras),
+        match (&self.pass, chosen.algorithm) {
+            (Some(pass), None) => pass.enqueue(c, extras),
             _ => Ok(()),
         }
     }
 
-    /// A matrix as it lies, if it is what was prepared for.
-    fn matrix(
-        &self,
-        what: &'static str,
-        operand: OperandRef<'_>,
-        i: usize,
-    ) -> Result<Matrix, Error> {
-        let (stream, gemm) = (&self.cublas.0.stream, &self.gemm);
-        if !operand.stream().is_same(stream) {
-            return Err(GemmError::WrongStream { what }.into());
-        }
-        let (address, element, shape, ld, count, stride) = match operand {
-            OperandRef::F32(batch) => {
-                let one = batch.first();
-                let shape = [one.rows(), one.cols()];
-                let address = one.as_device_ptr().as_raw();
-                (address, Element::F32, shape, one.ld(), batch.count(), batch.stride())
-            }
-            OperandRef::Half(half) => {
-                let shape = [half.rows(), half.cols()];
-                let element = DeviceHalfMatrix::element(half.input());
-                (half.address(), element, shape, half.ld(), half.count(), half.stride())
-            }
-        };
-        let planned = elements(gemm)[i];
-        if element != planned {
-            let (found, planned) = (element.name(), planned.name());
-            return Err(GemmError::PlannedType { what, found, planned }.into());
-        }
-        let ([rows, cols], [need_rows, need_cols]) = (shape, gemm.shapes()[i]);
-        if shape != [need_rows, need_cols] {
-            return Err(GemmError::Shape { what, rows, cols, need_rows, need_cols }.into());
-        }
-        if count != gemm.batch {
-            let (planned_count, planned_stride) = (gemm.batch, gemm.strides()[i]);
-            let error =
-                GemmError::PlannedBatch { what, count, stride, planned_count, planned_stride };
-            return Err(error.into());
-        }
-        let kind = match element {
-            Element::F32 => R_32F,
-            Element::F16 => R_16F,
-            Element::Bf16 => R_16BF,
-        };
-        let layout = Layout { kind, shape, ld, stride, alignment: alignment(address) };
-        Ok(Matrix { address, layout })
-    }
-
-    /// Times all ways on A and B, and a C that is thrown away.
+    /// Times all candidates on A and B, and on a temporary C.
     fn choose(
         &self,
         [a, b, c]: [Matrix; 3],
@@ -223,13 +197,13 @@ impl CublasFastest {
         let Started { stream, handle, .. } = &*self.cublas.0;
         let device = stream.device();
         let Layout { shape: [rows, cols], ld, stride, .. } = c.layout;
-        // As many elements as C has, and more than it needs if those are in 16 bits.
+        // C's number of elements, in f32, which is more than a 16-bit C needs.
         let all_rows = rows + (stride * (self.gemm.batch - 1)).div_ceil(ld);
         device.require_memory(4 * all_rows as u128 * ld as u128)?;
-        let mut scratch = DeviceMatrix::zeros(device, all_rows, ld)?;
-        let c = Matrix { address: scratch.as_device_ptr().as_raw(), ..c };
+        let mut scratch = DeviceMatrix::<f32>::zeros(device, [all_rows, ld])?;
+        let c = Matrix { address: scratch.address(), ..c };
         let operands = [a, b, c];
-        // With the alignment of the C that it is chosen for.
+        // With the alignment of the real C.
         let layouts = operands.map(|matrix| matrix.layout);
         let lt = LtProduct::new(device, *handle, self.cublas.version(), &self.gemm, layouts);
         let timer = Timer::new(device)?;
@@ -241,7 +215,7 @@ impl CublasFastest {
                         unsafe { self.enqueue_by(algorithm, lt.as_ref().ok(), operands, bias)? };
                         if let (Some(pass), None) = (&self.pass, algorithm) {
                             let c = scratch.submatrix_mut(0..all_rows, 0..cols)?;
-                            pass.enqueue(c.split_rows(self.gemm.batch)?, extras)?;
+                            pass.enqueue(c.batch(self.gemm.batch)?.into(), extras)?;
                         }
                     }
                     Ok(())
@@ -255,7 +229,7 @@ impl CublasFastest {
         let own = (self.gemm.epilogue.is_none() || self.pass.is_some()).then_some(None);
         let count = lt.as_ref().map_or(0, LtProduct::len);
         let ways = own.into_iter().chain((0..count).map(Some));
-        // An algorithm that fails is none to compare with.
+        // An algorithm that fails is not a candidate.
         let timed = ways.filter_map(|way| Some((way, time(way).ok()?)));
         let fastest = timed.min_by(|one, other| one.1.total_cmp(&other.1));
         match (fastest, lt) {
@@ -268,11 +242,11 @@ impl CublasFastest {
         }
     }
 
-    /// Enqueues the product one way.
+    /// Enqueues the product with one candidate.
     ///
     /// # Safety
     ///
-    /// As for [`LtProduct::enqueue`].
+    /// The contract of [`LtProduct::enqueue`].
     unsafe fn enqueue_by(
         &self,
         algorithm: Option<usize>,
@@ -288,7 +262,7 @@ impl CublasFastest {
             // SAFETY: the caller's contract.
             return unsafe { lt.enqueue(algorithm, on, [alpha, beta], addresses, bias) };
         }
-        // All fit: `Gemm::validate` accepted them. A leading dimension is at least 1 for cuBLAS.
+        // All fit: `Gemm::validate` accepted them. For cuBLAS, a leading dimension is at least 1.
         let size = |value: usize| value as c_int;
         let op = |trans| if trans { OP_T } else { OP_N };
         let [lda, ldb, ldc] = [a, b, c].map(|matrix| size(matrix.layout.ld.max(1)));
@@ -297,7 +271,7 @@ impl CublasFastest {
         let [kind_a, kind_b, kind_c] = [a, b, c].map(|matrix| matrix.layout.kind);
         let [a, b, c] = [a, b, c].map(|matrix| matrix.address as *mut c_void);
         let (alpha, beta) = ((&raw const alpha).cast(), (&raw const beta).cast());
-        // cuBLAS counts columns where we count rows: C^T = op(B)^T op(A)^T is computed.
+        // cuBLAS is column-major, so it computes C^T = op(B)^T op(A)^T.
         let [m, n, k] = [size(m), size(n), size(self.gemm.depth())];
         // SAFETY: the caller's contract. The factors are read during the call.
         let status = unsafe {
@@ -366,7 +340,7 @@ mod tests {
         let in_bf16 = Gemm::new(64, 64, 64).computed_in(Compute::Bf16);
         let bias = Epilogue::new().bias(Axis::Column);
         let relu = Epilogue::new().activation(Activation::Relu);
-        // By cublasLt, or by `cublasGemmEx` and a pass.
+        // With cublasLt, or with `cublasGemmEx` and a pass.
         assert!(has_pass(&in_bf16.then(bias)).is_ok_and(|has_pass| has_pass));
         assert_eq!(epilogue(&in_bf16.then(bias)), Some(4));
 

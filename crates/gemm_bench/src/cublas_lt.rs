@@ -1,4 +1,4 @@
-//! cublasLt: products with a layout, an epilogue and an algorithm of one's own choice.
+//! cublasLt: products with a chosen layout, epilogue and algorithm.
 //!
 //! The types and numbers are those of `cublasLt.h`.
 
@@ -24,14 +24,16 @@ const STRIDE: c_int = 6;
 const MAX_WORKSPACE: c_int = 1;
 /// `CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES`, `_B_BYTES`, `_C_BYTES` and `_D_BYTES`.
 const MIN_ALIGNMENTS: [c_int; 4] = [5, 6, 7, 8];
-/// `CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK`, and of its values `CUBLASLT_REDUCTION_SCHEME_MASK`, all schemes, and
-/// `CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE`, by which partial sums are added up in f32.
+/// `CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK` and two of its values.
+///
+/// `CUBLASLT_REDUCTION_SCHEME_MASK` allows all schemes. `CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE`
+/// adds partial sums in f32.
 const REDUCTION_SCHEMES: c_int = 3;
 const ANY_SCHEME: u32 = 7;
 const IN_COMPUTE_TYPE: u32 = 2;
-/// Bytes of workspace, as many as cuBLAS takes itself on Hopper.
+/// Bytes of workspace, like cuBLAS's own on Hopper.
 const WORKSPACE: usize = 32 << 20;
-/// The most algorithms that are asked for.
+/// The most algorithms that are requested.
 const MOST: usize = 64;
 
 /// `CUDA_R_32F`.
@@ -105,7 +107,7 @@ struct Functions {
 }
 
 impl Functions {
-    /// Those of the cublasLt that a cuBLAS of this version has loaded.
+    /// Finds the functions of the cublasLt that a cuBLAS of this version has loaded.
     fn load(version: &str) -> Result<Self, Error> {
         let major = version.split('.').next().unwrap_or(version);
         let name = match cfg!(windows) {
@@ -113,8 +115,8 @@ impl Functions {
             false => format!("libcublasLt.so.{major}"),
         };
         let missing = |error| Error::CublasUnsuited { reason: format!("{name}: {error}") };
-        // SAFETY: NVIDIA's library, which is loaded already, and never unloaded. The functions have these
-        // types in all its versions.
+        // SAFETY: NVIDIA's library, which is already loaded and never unloaded. The functions have
+        // these types in all its versions.
         let loaded = unsafe {
             Library::new(&name).map(ManuallyDrop::new).and_then(|library| {
                 Ok(Self {
@@ -136,8 +138,10 @@ impl Functions {
     }
 }
 
-/// A matrix of a product, as it lies: its `cudaDataType_t`, rows and columns as we count them, its
-/// leading dimension, elements from one product's to the next one's, and the [`alignment`] of its address.
+/// The layout of a stored matrix.
+///
+/// It has the `cudaDataType_t`, the row-major shape, the leading dimension, elements from one
+/// product's matrix to the next, and the [`alignment`] of the address.
 #[derive(Clone, Copy)]
 pub(crate) struct Layout {
     pub(crate) kind: c_int,
@@ -147,24 +151,25 @@ pub(crate) struct Layout {
     pub(crate) alignment: u32,
 }
 
-/// The most bytes that an address is a multiple of, up to the 256 that cublasLt takes for granted if it is not told.
+/// The alignment of an address, at most 256 bytes, which is cublasLt's default.
 pub(crate) fn alignment(address: u64) -> u32 {
     1 << address.trailing_zeros().min(8)
 }
 
-/// What a descriptor is destroyed by.
+/// A descriptor, with the function that destroys it.
 struct Owned(Opaque, Destroy);
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // SAFETY: it was made, and is not used again. A failure leaves nothing to be done.
+        // SAFETY: it was made, and is not used again. After a failure nothing is left to do.
         unsafe { (self.1)(self.0) };
     }
 }
 
-/// The number that cublasLt has for a product's epilogue, if it has it: bias for each column, and ReLU or
-/// the GELU by tanh. It reads a bias in the type of C, and that of an [`Epilogue`](cuda_gemm::Epilogue) is
-/// f32: with a C in 16 bits it has none.
+/// cublasLt's number for a product's epilogue, if it has that epilogue.
+///
+/// It has a bias for each column, and ReLU or the tanh GELU. It reads a bias in the type of C, but
+/// that of an [`Epilogue`](cuda_gemm::Epilogue) is f32: with a 16-bit C it has no bias.
 pub(crate) fn epilogue(gemm: &Gemm) -> Option<c_int> {
     let epilogue = &gemm.epilogue;
     let is_of_other_type = epilogue.bias.is_some() && gemm.output != Element::F32;
@@ -182,21 +187,22 @@ pub(crate) fn epilogue(gemm: &Gemm) -> Option<c_int> {
     }
 }
 
-/// A product that cublasLt can compute, and the algorithms that its heuristics have for it.
+/// A product for cublasLt, with the algorithms of its heuristics.
 pub(crate) struct LtProduct {
     functions: Functions,
     desc: Owned,
     layouts: [Owned; 3],
     heuristics: Vec<Heuristic>,
-    workspace: DeviceMatrix,
+    workspace: DeviceMatrix<f32>,
 }
 
 impl LtProduct {
-    /// All algorithms for a product of matrices that lie so.
+    /// Finds all algorithms for a product with these layouts.
     ///
     /// # Errors
     ///
-    /// [`Error::CublasUnsuited`] if there is no cublasLt, or it has not this epilogue; [`Error::Cublas`], or [`cuda_gemm::Error::Driver`] for the workspace.
+    /// - [`Error::CublasUnsuited`] if there is no cublasLt, or it lacks this epilogue.
+    /// - [`Error::Cublas`], or [`cuda_gemm::Error::Driver`] for the workspace.
     pub(crate) fn new(
         device: &Device,
         handle: Handle,
@@ -208,14 +214,14 @@ impl LtProduct {
             || Error::CublasUnsuited { reason: "cublasLt has no such epilogue".into() };
         let number = epilogue(gemm).ok_or_else(no_epilogue)?;
         let functions = Functions::load(version)?;
-        let workspace = DeviceMatrix::zeros(device, 1, WORKSPACE / 4)?;
+        let workspace = DeviceMatrix::zeros(device, [1, WORKSPACE / 4])?;
         let mut raw = ptr::null_mut();
         // SAFETY: `raw` is valid for the write.
         let status = unsafe { (functions.create_desc)(&raw mut raw, compute_type(gemm), R_32F) };
         check("cublasLtMatmulDescCreate", status)?;
         let desc = Owned(raw, functions.destroy_desc);
         let op = |trans| if trans { OP_T } else { OP_N };
-        // cuBLAS counts columns where we count rows: C^T = op(B)^T op(A)^T is computed.
+        // cuBLAS is column-major, so it computes C^T = op(B)^T op(A)^T.
         let attributes =
             [(TRANS_A, op(gemm.trans_b)), (TRANS_B, op(gemm.trans_a)), (EPILOGUE, number)];
         for (attribute, value) in attributes {
@@ -257,7 +263,7 @@ impl LtProduct {
             (functions.set_preference)(preference.0, MAX_WORKSPACE, (&raw const bytes).cast(), 8)
         })?;
         let alignments = [b, a, c, c].map(|matrix| matrix.alignment);
-        // As our kernels add them up; in 16 bits it would be another product.
+        // f32 sums, as in our kernels: 16-bit sums would be another product.
         let schemes = if gemm.output == Element::F32 { ANY_SCHEME } else { IN_COMPUTE_TYPE };
         let numbers = MIN_ALIGNMENTS.into_iter().zip(alignments);
         for (attribute, number) in numbers.chain([(REDUCTION_SCHEMES, schemes)]) {
@@ -269,8 +275,8 @@ impl LtProduct {
         let mut heuristics = vec![Heuristic::default(); MOST];
         let mut count = 0;
         let [first, second, out] = layouts.each_ref().map(|layout| layout.0);
-        // SAFETY: all were made, and there is room for so many results. A handle of cuBLAS is one of
-        // cublasLt, too.
+        // SAFETY: all were made, and the results have room. A handle of cuBLAS is also one of
+        // cublasLt.
         let status = unsafe {
             (functions.get_heuristic)(
                 handle,
@@ -291,12 +297,12 @@ impl LtProduct {
         Ok(Self { functions, desc, layouts, heuristics, workspace })
     }
 
-    /// How many algorithms there are.
+    /// The number of algorithms.
     pub(crate) fn len(&self) -> usize {
         self.heuristics.len()
     }
 
-    /// Enqueues the product by one of the algorithms.
+    /// Enqueues the product with one of the algorithms.
     ///
     /// # Errors
     ///
@@ -304,8 +310,9 @@ impl LtProduct {
     ///
     /// # Safety
     ///
-    /// Matrices that lie as was said are at these addresses on the handle's device, and a bias for each
-    /// column if the product has one; all stay until the work is done, and nothing else touches C.
+    /// - Matrices with the given layouts are at these addresses on the handle's device.
+    /// - A bias for each column is at its address, if the product has one.
+    /// - All stay until the work is done, and nothing else accesses C.
     pub(crate) unsafe fn enqueue(
         &self,
         algorithm: usize,
@@ -322,8 +329,8 @@ impl LtProduct {
             check("cublasLtMatmulDescSetAttribute", status)?;
         }
         let [first, second, out] = layouts.each_ref().map(|layout| layout.0);
-        // SAFETY: the caller's contract; the factors are read during the call, and the workspace is as
-        // large as was said.
+        // SAFETY: the caller's contract; the factors are read during the call, and the workspace
+        // has the size that was set.
         let status = unsafe {
             (functions.matmul)(
                 handle,

@@ -1,11 +1,11 @@
-//! What can go wrong in a measurement.
+//! The errors of a measurement.
 
 use std::path::PathBuf;
 
 use host_system::format::compared;
 use host_system::memory;
 
-/// What can go wrong between a request and a figure.
+/// The errors between a request and a figure.
 ///
 /// A wrong product is not an error: it is a [`Check`](gemm_verify::Check) that did not pass.
 ///
@@ -25,11 +25,11 @@ use host_system::memory;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// What the library refuses, or the device.
+    /// The library or the device refuses the request.
     #[error(transparent)]
     Gemm(#[from] cuda_gemm::Error),
 
-    /// What cannot be compared with a reference.
+    /// A result cannot be compared with a reference.
     #[error(transparent)]
     Verify(#[from] gemm_verify::Error),
 
@@ -45,78 +45,79 @@ pub enum Error {
         needed: u128,
         /// Bytes available without swapping.
         available: u64,
-        /// Whether the software device's memory is part of what is needed.
+        /// Whether `needed` includes the software device's memory.
         soft: bool,
     },
 
-    /// Shapes of products that cannot be read.
+    /// Shapes of products that cannot be parsed.
     #[error(
         "{place}: {reason}; name a file with one shape per line, as in `512 1024 256`, `512x1024x256` or `512x1024x256:TN`"
     )]
     Shapes {
-        /// The file, and the line if it is about one.
+        /// The file, and the line if there is one.
         place: String,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
 
     /// Products cannot be added to a table of another device.
     #[error(
-        "the table is of {table}, and products are measured on {device}; a table of its own comes first: `rungs tune --out FILE`"
+        "the table is of {table}, and products are measured on {device}; measure a table of this device \
+         first: `rungs tune --out FILE`"
     )]
     TableOfAnother {
-        /// The table's.
+        /// The table's device.
         table: String,
-        /// The one to measure on.
+        /// The device of the measurement.
         device: String,
     },
 
-    /// A product that a table cannot have an exception for.
+    /// A product that cannot be an exception in a table.
     #[error(
-        "{shape} is no product for a table: these are of dense matrices, or of rows that begin alike, with an alpha other than 0, and batches \
-         share neither A nor B"
+        "{shape} cannot be in a table: it needs dense matrices, or rows at equal offsets from 16 bytes, \
+         an alpha other than 0, and a batch that shares neither A nor B"
     )]
     NotForTables {
-        /// Its shape.
+        /// The product's shape.
         shape: String,
     },
 
-    /// Nothing that was asked for could be measured.
+    /// None of the requested products could be measured.
     #[error("none of the {count} product(s) could be measured")]
     NothingMeasured {
-        /// How many were asked for.
+        /// The number of requested products.
         count: usize,
     },
 
-    /// cuBLAS was asked for on the software device.
+    /// cuBLAS was requested on the software device.
     #[error("cuBLAS runs on a GPU, and this is the software device")]
     CublasNeedsGpu,
 
-    /// There is no cuBLAS to be loaded.
+    /// No cuBLAS was found.
     #[error(
         "cuBLAS: not found; looked for {files} on the loader's path, in the toolkits that {variables} \
          name, and in the usual folders; install CUDA's libraries, or add their folder to \
          LD_LIBRARY_PATH (on Windows, PATH)"
     )]
     CublasNotFound {
-        /// The files looked for.
+        /// The names of the files.
         files: String,
-        /// The environment variables looked at.
+        /// The environment variables that were used.
         variables: String,
     },
 
-    /// There is a file that should be cuBLAS, and is not, or needs another that is missing.
+    /// A file that should be cuBLAS, but is not, or needs a missing file.
     #[error("cuBLAS: cannot load {}: {reason}; reinstall CUDA's libraries", .path.display())]
     CublasBroken {
         /// The file.
         path: PathBuf,
-        /// Why not, in the loader's words.
+        /// The reason, in the loader's words.
         reason: String,
     },
 
-    /// The environment makes cuBLAS compute f32 products in less than f32.
+    /// The environment lowers cuBLAS's precision for f32 products.
     #[error(
-        "cuBLAS: {variable}={value} makes it compute in less than f32, so that it cannot be compared; \
+        "cuBLAS: {variable}={value} makes it compute below the precision of f32, so that it cannot be compared; \
          unset {variable}"
     )]
     CublasPrecision {
@@ -126,10 +127,10 @@ pub enum Error {
         value: String,
     },
 
-    /// A product that cuBLAS does not have, or only in another way.
+    /// A product that cuBLAS lacks, or has only in another form.
     #[error("cuBLAS: {reason}")]
     CublasUnsuited {
-        /// Why not.
+        /// The reason.
         reason: String,
     },
 
@@ -138,7 +139,7 @@ pub enum Error {
     Cublas {
         /// The function.
         call: &'static str,
-        /// The status in words.
+        /// The name of the status.
         name: &'static str,
         /// The status.
         status: i32,
@@ -146,7 +147,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether it is about one product, so that others may still run. After a fault nothing does.
+    /// Whether the error concerns one product, so that others may still run. After a fault nothing
+    /// runs.
     pub fn is_refusal(&self) -> bool {
         matches!(
             self,
@@ -160,7 +162,7 @@ impl Error {
         )
     }
 
-    /// Whether it is about cuBLAS.
+    /// Whether the error concerns cuBLAS.
     pub fn is_of_cublas(&self) -> bool {
         matches!(
             self,
@@ -174,8 +176,10 @@ impl Error {
     }
 }
 
-/// Refuses what does not fit into the host's memory, before it is allocated: `needed` is in bytes,
-/// and `soft` says whether the software device's memory is part of it, for the message.
+/// Refuses work that exceeds the host's memory, before it is allocated.
+///
+/// `needed` is in bytes. `soft` says, for the message, whether it includes the software device's
+/// memory.
 ///
 /// # Errors
 ///

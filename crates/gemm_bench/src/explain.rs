@@ -1,9 +1,9 @@
-//! What follows from a rung's geometry: how much is loaded for each result.
+//! Loads per result that follow from a rung's geometry.
 //!
-//! All counts are per result (one element of C) and per step along K, so that a result
-//! takes K times as much. Nothing here is measured, and nothing is typed in: values follow
-//! from the geometry in the rung's [`KernelDescriptor`], and the instructions of the innermost loop are
-//! counted in the PTX that this program carries.
+//! All counts are per result (one element of C) and per step along K: a result has K times the
+//! count. Nothing here is measured or typed in. Values follow from the geometry in the rung's
+//! [`KernelDescriptor`]. The instructions of the innermost loop are counted in the PTX of this
+//! program.
 
 use std::fmt;
 
@@ -40,12 +40,12 @@ impl Ratio {
         Self { over: over / a, under: under / a }
     }
 
-    /// As a number.
+    /// The value as a number.
     pub fn value(self) -> f64 {
         self.over as f64 / self.under as f64
     }
 
-    /// This many for each step along K, for people: `K/64`, `2 K`, `5 K/16`.
+    /// Formats the ratio times K: `K/64`, `2 K`, `5 K/16`.
     pub fn times_k(self) -> String {
         match self {
             Self { over: 0, .. } => "0".to_owned(),
@@ -56,7 +56,7 @@ impl Ratio {
         }
     }
 
-    /// How much less this is than `other`, in percent; negative if it is more.
+    /// The reduction relative to `other`, in percent; negative for an increase.
     pub fn percent_less_than(self, other: Self) -> f64 {
         100.0 * (1.0 - self.value() / other.value())
     }
@@ -71,12 +71,12 @@ impl fmt::Display for Ratio {
     }
 }
 
-/// Loads for one result and one step along K, in [`Arithmetic`].
+/// Loads per result and step along K, in [`Arithmetic`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loads {
     /// Values of A and B.
     pub values: Ratio,
-    /// Load instructions: of one value, of four, or of a block's whole tile.
+    /// Load instructions, each for one value, four values, or a block's whole tile.
     pub instructions: Ratio,
 }
 
@@ -98,25 +98,25 @@ pub struct Loads {
 pub struct Arithmetic {
     /// Loads from global memory.
     pub global: Loads,
-    /// Loads from shared memory; none if the rung does not use it.
+    /// Loads from shared memory; `None` if the rung does not use it.
     pub shared: Option<Loads>,
-    /// FMAs per value that a thread takes into registers: N/2 for an N x N tile.
+    /// FMAs per value that a thread loads into registers: N/2 for an N x N tile.
     pub intensity: Ratio,
 }
 
 impl Arithmetic {
-    /// The arithmetic of a rung.
+    /// Counts the loads of a rung.
     pub fn of(descriptor: &KernelDescriptor) -> Self {
         let Tile { bm, bn, bk, tm, tn } = descriptor.tile();
         let [bm, bn, bk, tm, tn] = [bm, bn, bk, tm, tn].map(u64::from);
         let counted = MainLoop::of(descriptor);
-        // What a thread's outputs need, TM values of A and TN of B, comes from shared memory
-        // if there is any, and else straight from global memory.
+        // A thread's outputs need TM values of A and TN of B. They come from shared memory, or
+        // without it directly from global memory.
         let needed = Ratio::new(tm + tn, tm * tn);
         let (global, shared) = if uses_shared(descriptor) {
-            // Together the threads copy BM values of A and BN of B per step along K, from rows
-            // of the matrices: four neighbours at a time, if the rung does that at all. Or one
-            // thread asks for a tile of A, BM x BK, and one for a tile of B.
+            // The threads of a block copy BM values of A and BN of B per step along K, from rows of
+            // the matrices. A rung with vector loads copies four neighbours at a time. With tensor
+            // maps, one thread requests a tile of A, BM x BK, and one a tile of B.
             let values = Ratio::new(bm + bn, bm * bn);
             let instructions = match (descriptor.abi(), descriptor.unaligned()) {
                 (abi, _) if abi.has_tensor_maps() => Ratio::new(2, bm * bn * bk),
@@ -133,9 +133,10 @@ impl Arithmetic {
     }
 }
 
-/// Accesses to global memory for `outputs` results of a product with this inner
-/// dimension, if each thread loads what its own TM x TN outputs need: TM rows of A, TN
-/// columns of B and the old C, and then stores C.
+/// Global memory accesses for `outputs` results, if threads share nothing.
+///
+/// `depth` is the inner dimension. Each thread loads TM rows of A, TN columns of B and the old C
+/// for its own TM x TN outputs, and then stores C.
 ///
 /// ```
 /// use gemm_bench::explain::accesses_without_sharing;
@@ -151,13 +152,14 @@ pub fn accesses_without_sharing(tile: Tile, depth: u64, outputs: u64) -> Ratio {
     Ratio::new(outputs * per_thread, tm * tn)
 }
 
-/// Whether a kernel has shared memory.
+/// Whether a kernel uses shared memory.
 pub(crate) fn uses_shared(descriptor: &KernelDescriptor) -> bool {
     !matches!(descriptor.shared(), Shared::Static(0))
 }
 
-/// What the loop over K of a kernel consists of: instructions in the PTX text, each
-/// counted once however often the loop runs.
+/// The instructions in a kernel's loop over K.
+///
+/// Each is counted once in the PTX text, however often the loop runs.
 #[derive(Clone, Copy, Debug, Default)]
 struct MainLoop {
     multiply_adds: u64,
@@ -167,8 +169,10 @@ struct MainLoop {
 }
 
 impl MainLoop {
-    /// The loop that consists of FMAs more than any other: of loops within each other
-    /// the innermost that has them, and of copies of a loop the one that is unrolled most.
+    /// Finds the loop with the largest share of FMAs.
+    ///
+    /// Of nested loops that is the innermost one with FMAs, and of a loop's copies the most
+    /// unrolled one.
     fn of(descriptor: &KernelDescriptor) -> Self {
         let statements = body(descriptor.name());
         let label_at = |name: &str| {
@@ -200,15 +204,15 @@ impl MainLoop {
         }
     }
 
-    /// Instructions per FMA. There is one FMA for each result and step.
+    /// Instructions per FMA. Each result and step has one FMA.
     fn per_multiply_add(&self, [narrow, wide]: [u64; 2]) -> Ratio {
         Ratio::new(narrow + wide, self.multiply_adds.max(1))
     }
 }
 
-/// What an entry point consists of.
+/// The statements of an entry point.
 fn body(entry: &str) -> Vec<Statement> {
-    // Hopper's own kernels are in its PTX alone.
+    // Hopper's own kernels are only in its PTX.
     let text = [&ptx::SM_80, &ptx::SM_90A].into_iter().find_map(|kernels| kernels.kernel(entry));
     let module = ptx_syntax::parse(&text.unwrap_or_default()).expect("it was built as PTX");
     module.functions.into_iter().find_map(|function| function.body).unwrap_or_default()
@@ -233,7 +237,7 @@ mod tests {
             let found = accesses_without_sharing(thread_tile(tm, tn), 7, 16);
             assert_eq!(found, Ratio::new(accesses, 1));
         }
-        // Larger tiles than the example's: a part of what a thread does.
+        // Tiles larger than the example's product: a fraction of a thread's work.
         assert_eq!(accesses_without_sharing(thread_tile(8, 8), 7, 16), Ratio::new(60, 1));
     }
 
@@ -242,8 +246,8 @@ mod tests {
         let Arithmetic { global, shared, .. } = Arithmetic::of(descriptor("tile2d"));
         assert_eq!(global.values.times_k(), "K/64");
         assert_eq!(shared.unwrap().values.times_k(), "K/4");
-        // As the tutorial on 2-D thread tiles counts: K/BK steps, each thread its share of the tiles,
-        // then BK steps of TM + TN values, all for TM * TN results.
+        // As in the tutorial on 2-D thread tiles: K/BK steps for TM * TN results. In each, a thread
+        // loads its share of the tiles, then TM + TN values in each of BK steps.
         let Tile { bm, bn, bk, tm, tn } = descriptor("tile2d").tile();
         let threads = descriptor("tile2d").threads();
         assert_eq!(
@@ -268,7 +272,7 @@ mod tests {
         assert_eq!(fewer("smem2d", "regtile"), 97.0);
     }
 
-    /// The kernels do what their geometry says: the PTX has as many loads.
+    /// The kernels agree with their geometry: the PTX has these loads.
     #[test]
     fn the_ptx_agrees_with_the_geometry() {
         for descriptor in LADDER {

@@ -1,4 +1,4 @@
-//! How long the software device will take: an estimate, from small products.
+//! Estimates the software device's time from small products.
 
 use cuda_gemm::{Device, Gemm};
 
@@ -8,16 +8,17 @@ use crate::job::Candidate;
 use crate::operands::Operands;
 use crate::workload::Workload;
 
-/// Floating-point operations that take less than that everywhere, those of whole tiles.
+/// The FLOP of whole tiles below which every run is short, so that no estimate is made.
 const LEAST_FLOPS: f64 = 5e9;
 
-/// What blocks compute at least: rows and columns of C, and steps along K.
+/// The smallest work of a block: rows and columns of C, and steps along K.
 const TILE: [usize; 3] = [64, 64, 32];
 
-/// The largest K of a small product: enough that beginning and end of a block count for little.
+/// The largest K of a small product: large enough that the start and the end of a block are
+/// negligible.
 const DEPTH: usize = 256;
 
-/// What each of some kernels takes on the software device.
+/// The estimated times of several kernels on the software device.
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice, Gemm};
@@ -26,7 +27,10 @@ const DEPTH: usize = 256;
 /// # fn main() -> Result<(), gemm_bench::Error> {
 /// let device = Device::open(DeviceChoice::Soft)?;
 /// let loaded = Selection::parse("tile2d")?.load(&device, None)?;
-/// let prepare = |gemm| Ok(vec![loaded[0].prepare(gemm, KernelOptions::default(), Selection::All)?]);
+/// let prepare = |gemm: Gemm| {
+///     let all = Selection::All(gemm.compute);
+///     Ok(vec![loaded[0].prepare(gemm, KernelOptions::default(), all)?])
+/// };
 /// let gemm = Gemm::new(64, 64, 64);
 /// let candidates = prepare(gemm)?;
 /// let forecast = Forecast::new(&device, &candidates, &gemm, 1, prepare, |run| run())?;
@@ -36,20 +40,21 @@ const DEPTH: usize = 256;
 /// ```
 #[derive(Debug, PartialEq)]
 pub struct Forecast {
-    /// Seconds per run; 0 for what cannot run.
+    /// Seconds per run; 0 for a candidate that cannot run.
     each: Vec<f64>,
-    /// Timed runs of each.
+    /// Timed runs per candidate.
     runs: u32,
 }
 
 impl Forecast {
-    /// Runs a small product with each kernel, if this is the software device and may take long:
-    /// `None` if not. `candidates` are what runs, `runs` times each; `prepare` makes them for any
-    /// product; `around` is as for [`Workload::measure`].
+    /// Times a small product with each kernel, on a software device that may be slow.
+    ///
+    /// `None` means a GPU, or a short run. Each of `candidates` runs `runs` times. `prepare` makes
+    /// candidates for any product. `around` is that of [`Workload::measure`].
     ///
     /// # Errors
     ///
-    /// Those of `prepare` and of [`Workload::measure`].
+    /// The errors of `prepare` and of [`Workload::measure`].
     pub fn new(
         device: &Device,
         candidates: &[Candidate],
@@ -79,35 +84,35 @@ impl Forecast {
         Ok(Some(Self { each, runs }))
     }
 
-    /// Seconds for all.
+    /// Seconds for all runs.
     pub fn all(&self) -> f64 {
         f64::from(self.runs) * self.each.iter().sum::<f64>()
     }
 
-    /// Seconds of a run of the candidate at `place`, counted from 0, and of all that run after it.
+    /// Seconds per run of the candidate at `place`, from 0, and seconds for all later candidates.
     pub fn from(&self, place: usize) -> (f64, f64) {
         let after = &self.each[place + 1..];
         (self.each[place], f64::from(self.runs) * after.iter().sum::<f64>())
     }
 }
 
-/// Floating-point operations of whole tiles, which also the smallest product takes.
+/// The FLOP of whole tiles, which even the smallest product computes.
 fn flops(gemm: &Gemm) -> f64 {
     let sizes = [gemm.m, gemm.n, gemm.depth()];
     let padded = std::array::from_fn::<_, 3, _>(|i| sizes[i].next_multiple_of(TILE[i]) as f64);
     2.0 * padded.iter().product::<f64>() * gemm.batch as f64
 }
 
-/// A product that takes all cores a fraction of a second, with edges as the large one has.
+/// A product that occupies all cores for a fraction of a second, with edges like the large one's.
 fn small(gemm: &Gemm, threads: usize) -> Gemm {
-    // Two blocks or more for each thread, of kernels with the largest tiles.
+    // At least two blocks per thread, for kernels with the largest tiles.
     let side = 128 * ((2 * threads) as f64).sqrt().ceil() as usize;
     let part = |size: usize, most: usize| if size <= most { size } else { most + size % 4 };
     let (m, n, k) = (part(gemm.m, side), part(gemm.n, side), part(gemm.k, DEPTH));
     let small = Gemm::new(m, n, k).scaled(gemm.alpha, gemm.beta);
     let small = small.transposed(gemm.trans_a, gemm.trans_b);
     let small = small.computed_in(gemm.compute).stored_as(gemm.output);
-    // Of a batch as many products as there are blocks otherwise.
+    // For a batch, enough products for this number of blocks.
     let blocks = (side / 128).pow(2);
     let products = blocks.div_ceil(m.div_ceil(128).max(1) * n.div_ceil(128).max(1));
     match gemm.batch.min(products) {

@@ -1,9 +1,8 @@
-//! Products that are ready to run, by a kernel or by cuBLAS, and what a report calls them.
+//! Products that are ready to run with a kernel or cuBLAS, and their names in reports.
 
 use std::sync::Arc;
 
-use cuda_gemm::auto::Configuration;
-use cuda_gemm::{Extras, Gemm, OperandMut, OperandRef, Plan, Product};
+use cuda_gemm::{Configuration, Extras, Gemm, OperandMut, OperandRef, Plan, find_kernel};
 
 use crate::cublas_fastest::CublasFastest;
 use crate::cublas_product::CublasProduct;
@@ -12,23 +11,26 @@ use crate::error::Error;
 /// The name of the baseline.
 pub const CUBLAS: &str = "cublas";
 
-/// How a kernel is to divide a product, where it can be told.
+/// The requested division of a product, for kernels that have a choice.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KernelOptions {
-    /// So many splits of K, or fewer where K has fewer steps. If it is not said, a kernel for f32 has one, and one for tensor cores
-    /// as many as seem best.
+    /// Splits of K, at most its steps.
+    ///
+    /// By default, a kernel with clusters has the number that seems best, and any other has one.
     pub splits: Option<u32>,
-    /// So many clusters share the steps along K of all tiles, or as many as there can be; for a kernel for tensor cores that splits
-    /// K. If it is not said, there are as many as seem best.
+    /// Clusters that share the steps along K of all tiles, limited to the possible number.
+    ///
+    /// The default is the number that seems best.
     pub clusters: Option<u32>,
-    /// So many blocks share a multiprocessor's memory, as stages: one, or as many as can; for a kernel for tensor cores that splits
-    /// K. If it is not said, as seems best.
+    /// Blocks that share a multiprocessor's memory: one, or the most possible.
+    ///
+    /// For a kernel with clusters. The default is the number that seems best.
     pub blocks_per_multiprocessor: Option<u32>,
-    /// A and B are copied first, against what 128-bit accesses do not reach; for a tile in f32 or TF32.
+    /// Whether misaligned A and B are copied first, for tiles in f32 or TF32.
     pub staged: bool,
 }
 
-/// What a row of a report is about.
+/// The subject of a report's row.
 ///
 /// ```
 /// use gemm_bench::Title;
@@ -42,95 +44,80 @@ pub struct KernelOptions {
 pub struct Title {
     /// The kernel's name, `auto` or `cublas`.
     pub name: &'static str,
-    /// The place in the ladder, from 1; none for what is not in it.
+    /// The place in the ladder, from 1; `None` outside the ladder.
     pub rung: Option<usize>,
     /// The kernel that `auto` chose.
     pub chosen: Option<&'static str>,
-    /// Blocks that share each tile of C; none for a kernel that cannot split K.
+    /// Blocks that share each tile of C; `None` for a kernel that cannot split K.
     pub splits: Option<u32>,
-    /// How many were asked for, if any were, which are more where K has fewer steps.
+    /// The requested splits, if any; they may exceed the steps of K.
     pub asked_splits: Option<u32>,
-    /// Clusters that share the steps along K of all tiles (stream-K); none where there is one for each tile.
+    /// Clusters that share the steps along K of all tiles (stream-K); `None` for one per tile.
     pub clusters: Option<u32>,
-    /// How many were asked for, if any were: more than there can be, or as many as tiles.
+    /// The requested clusters, if any; they may exceed the possible number, or equal the tiles.
     pub asked_clusters: Option<u32>,
-    /// Whether A and B are copied first, as `auto` chose or was asked for.
+    /// Whether A and B are copied first, as chosen by `auto` or requested.
     pub staged: bool,
 }
 
 impl Title {
-    /// Whether it is the baseline.
+    /// Whether this is the baseline.
     pub fn is_cublas(&self) -> bool {
         self.name == CUBLAS
     }
 
-    /// What `auto` chose, in words; `None` for all else.
+    /// The choice of `auto`, in words; `None` for other rows.
     pub fn choice(&self) -> Option<String> {
         let Self { chosen, splits, clusters, staged, .. } = *self;
-        let configuration = Configuration {
-            kernel: chosen?,
-            splits: splits.unwrap_or(1),
-            clusters,
-            blocks_per_multiprocessor: None,
-            staged,
-        };
-        Some(configuration.to_string())
+        let whole = Configuration::new(find_kernel(chosen?).ok()?);
+        let splits = splits.unwrap_or(1);
+        Some(Configuration { splits, clusters, staged, ..whole }.to_string())
     }
 }
 
-/// One row of a report, before it has run: a kernel for a product, from [`Loaded::prepare`](crate::Loaded::prepare).
+/// A report's row before it has run: a kernel for a product.
+///
+/// [`Loaded::prepare`](crate::Loaded::prepare) makes it.
 pub struct Candidate {
-    /// What it is.
+    /// The subject of the row.
     pub title: Title,
-    /// What runs; why not, if it cannot.
+    /// The job, or the reason why it cannot run.
     pub job: Result<Job, Arc<Error>>,
 }
 
-/// A product that has been checked, and needs only the matrices; [`RotatingBuffers`] has an
-/// example.
+/// A checked product that needs only the matrices.
+///
+/// [`RotatingBuffers`] has an example.
 ///
 /// [`RotatingBuffers`]: crate::RotatingBuffers
 pub enum Job {
-    /// By a kernel of this library.
-    Kernel(Box<Product>),
-    /// By cuBLAS.
+    /// A kernel of this library.
+    Kernel(Plan<'static>),
+    /// cuBLAS.
     Cublas(CublasProduct),
-    /// By the fastest that cuBLAS has.
+    /// The fastest of cuBLAS.
     CublasFastest(Box<CublasFastest>),
 }
 
 impl Job {
-    /// A product that a kernel for f32 of this library computes.
-    pub fn rung(prepared: Plan) -> Self {
-        Self::product(Product::F32(prepared))
-    }
-
-    /// A product that a kernel of this library computes, in any precision.
-    pub fn product(prepared: Product) -> Self {
-        Self::Kernel(Box::new(prepared))
-    }
-
     /// The product.
     pub fn gemm(&self) -> &Gemm {
         match self {
-            Self::Kernel(product) => product.gemm(),
+            Self::Kernel(plan) => plan.gemm(),
             Self::Cublas(product) => product.gemm(),
             Self::CublasFastest(product) => product.gemm(),
         }
     }
 
-    /// The plan of a kernel for f32.
-    pub fn plan(&self) -> Option<&Plan> {
+    /// The plan, for a kernel of this library.
+    pub fn plan(&self) -> Option<&Plan<'static>> {
         match self {
-            Self::Kernel(product) => match &**product {
-                Product::F32(plan) => Some(plan),
-                Product::TensorCore(_) => None,
-            },
+            Self::Kernel(plan) => Some(plan),
             Self::Cublas(_) | Self::CublasFastest(_) => None,
         }
     }
 
-    /// Which of several was the fastest that cuBLAS has, in words, once it has run.
+    /// The fastest of cuBLAS, in words, after it has run.
     pub fn chosen_by_cublas(&self) -> Option<String> {
         match self {
             Self::CublasFastest(product) => product.chosen(),
@@ -138,12 +125,14 @@ impl Job {
         }
     }
 
-    /// Enqueues the product on the device's stream, and returns at once. The matrices have its
-    /// [`shapes`](crate::operands::shapes) and [types](crate::operands::elements).
+    /// Enqueues the product on the device's stream, and returns at once.
+    ///
+    /// The matrices have its [`shapes`](crate::operands::shapes) and
+    /// [types](crate::operands::elements).
     ///
     /// # Errors
     ///
-    /// Those of [`Product::enqueue`] or [`CublasProduct::enqueue`].
+    /// The errors of [`Plan::run`] or [`CublasProduct::enqueue`].
     pub fn enqueue<'m>(
         &self,
         a: impl Into<OperandRef<'m>>,
@@ -153,11 +142,11 @@ impl Job {
         self.enqueue_with(a, b, c, Extras::new())
     }
 
-    /// As [`Job::enqueue`], with what the product's epilogue reads.
+    /// Enqueues the product with its epilogue's inputs: see [`Job::enqueue`].
     ///
     /// # Errors
     ///
-    /// As there, and those of [`Product::enqueue_with`].
+    /// The errors of [`Job::enqueue`] and of [`Plan::run_with`].
     pub fn enqueue_with<'m>(
         &self,
         a: impl Into<OperandRef<'m>>,
@@ -166,21 +155,23 @@ impl Job {
         extras: Extras<'m>,
     ) -> Result<(), Error> {
         let (a, b, c) = (a.into(), b.into(), c.into());
-        let (batch, [[rows_a, _], [rows_b, _], _]) = (self.gemm().batch, self.gemm().shapes());
-        // Matrices of a batch lie one below the other, or one is for all.
-        let operand = |matrix: OperandRef<'m>, rows| match batch {
-            1 => Ok(matrix),
-            _ if matrix.rows() == rows => Ok(matrix.broadcast(batch)),
-            _ => matrix.split_rows(batch),
+        let gemm = self.gemm();
+        let (batch, [[rows_a, _], [rows_b, _], _]) = (gemm.batch, gemm.shapes());
+        // Matrices of a batch lie one below the other, or all products share one.
+        let operand = |matrix: OperandRef<'m>, rows, lies_transposed| {
+            let all = match batch {
+                1 => matrix,
+                _ if matrix.rows() == rows => matrix.broadcast(batch)?,
+                _ => matrix.batch(batch)?,
+            };
+            Ok::<_, Error>(if lies_transposed { all.t() } else { all })
         };
-        let (a, b) = (operand(a, rows_a)?, operand(b, rows_b)?);
-        let c = if batch == 1 { c } else { c.split_rows(batch)? };
+        let (a, b) = (operand(a, rows_a, gemm.trans_a)?, operand(b, rows_b, gemm.trans_b)?);
+        let c = if batch == 1 { c } else { c.batch(batch)? };
         match self {
-            Self::Kernel(product) => Ok(product.enqueue_with(a, b, c, extras)?),
+            Self::Kernel(plan) => Ok(plan.run_with(a, b, c, extras)?),
             Self::CublasFastest(product) => product.enqueue_with(a, b, c, extras),
-            Self::Cublas(product) => {
-                product.enqueue_with(a.f32("A")?, b.f32("B")?, c.f32("C")?, extras)
-            }
+            Self::Cublas(product) => product.enqueue_with(a, b, c, extras),
         }
     }
 }

@@ -1,16 +1,18 @@
-//! Measures matrix products: one timer, statistics, roofline peaks, telemetry, cuBLAS as the
-//! baseline, the comparison with it, and the tuner of [`cuda_gemm::auto`]'s tables.
+//! Measures matrix products.
+//!
+//! The crate has one timer, statistics, roofline peaks, telemetry, cuBLAS as the baseline, the
+//! comparison with it, and the tuner of [`cuda_gemm::select`]'s tables.
 //!
 //! Times are in milliseconds unless a name ends in `_ns`, rates in GFLOP/s and GB/s (10^9), and
-//! sizes of memory in bytes. The modules lie in layers, of which none knows one above it:
+//! sizes of memory in bytes. The modules form layers. No module knows a layer above its own:
 //!
-//! 1. [`compare`]: kernels next to cuBLAS, shape by shape; [`tune`]: what `auto` goes by;
-//! 2. [`baseline`]; [`forecast`]: how long the software device will take;
-//! 3. [`workload`]; [`side_by_side`], which times products in turn; [`buffers`]: the matrices on the
-//!    device; [`limit`]: how busy a product keeps a GPU;
-//! 4. [`candidate`]: what is asked for, loaded: kernels, `auto`'s choice, cuBLAS; [`job`]: a product that is
-//!    ready to run; [`cublas`];
-//! 5. [`batch`], [`time`] and [`roofline`], all by the [`timer`]; [`telemetry`], [`explain`];
+//! 1. [`compare`], kernels next to cuBLAS, shape by shape; [`tune`], the tables of `auto`;
+//! 2. [`baseline`]; [`forecast`], the estimated time of the software device;
+//! 3. [`workload`]; [`side_by_side`], which times products in turn; [`buffers`], the matrices on
+//!    the device; [`limit`], the use of a GPU's units by a product;
+//! 4. [`candidate`], the loaded kernels, `auto` and cuBLAS; [`job`], a product that is ready to
+//!    run; [`cublas`];
+//! 5. [`batch`], [`time`] and [`roofline`], which use the [`timer`]; [`telemetry`], [`explain`];
 //! 6. [`shape`], [`stats`] and [`error`].
 
 pub mod baseline;
@@ -39,7 +41,7 @@ pub mod workload;
 
 pub use baseline::Baseline;
 pub use buffers::{L2, RotatingBuffers};
-pub use candidate::{Loaded, Selection, are_wide};
+pub use candidate::{Loaded, Selection};
 pub use cublas::Cublas;
 pub use cublas_fastest::CublasFastest;
 pub use cublas_product::CublasProduct;

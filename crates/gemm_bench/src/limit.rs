@@ -1,9 +1,9 @@
-//! What limits a product: how busy it keeps each unit of a GPU, from its time.
+//! The limit of a product: the use of each GPU unit, from its time.
 //!
-//! Shares are of peaks that were measured in the same run: of the rate of FMAs, of a copy. The
-//! shares of issue slots and of the shared memory follow from what a kernel does for each FMA
-//! ([`profile`]). A unit that is busy for 60 % of the time or more is the limit; if none is, waiting
-//! is, for memory or for each other. That is the rule of Nsight Compute, too.
+//! Shares are of peaks measured in the same run: the rate of FMAs, and that of a copy. Shares of
+//! issue slots and shared memory follow from a kernel's work per FMA ([`profile`]). A unit that is
+//! busy for at least 60 % of the time is the limit. If there is none, the limit is latency: waiting
+//! for memory or for each other. Nsight Compute has the same rule.
 
 pub mod profile;
 #[cfg(test)]
@@ -11,8 +11,7 @@ mod recorded;
 
 use std::fmt;
 
-use cuda_gemm::{DeviceInfo, Gemm, LaunchPlan, Plan, find_kernel};
-use cust::memory::DevicePointer;
+use cuda_gemm::{DeviceInfo, Gemm, LaunchPlan, Plan};
 use serde::Serialize;
 
 use crate::buffers::L2;
@@ -20,44 +19,46 @@ use crate::job::{Candidate, Job};
 use crate::roofline::Rates;
 use profile::Profile;
 
-/// What a unit must be used at least, in percent, to be the limit.
+/// The least use of a unit that makes it the limit, in percent.
 const BUSY: f64 = 60.0;
 
-/// What is launched for nothing takes no more than half of a time that launches do not limit.
+/// The share of empty launches, in percent, from which launches are the limit.
 const LAUNCH: f64 = 50.0;
 
-/// Where FMAs are a limit, and issue slots go to them rather than to anything else, FMAs are named.
+/// The largest ratio of issue share to FMA share for which FMAs are the limit, not issue slots.
 const MOSTLY_FMAS: f64 = 1.25;
 
-/// How busy a product keeps a GPU. Shares are in percent, and `None` where they are not known.
+/// The use of a GPU's units by a product, in percent; `None` if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Load {
     /// The measured rate of FMAs, in GFLOP/s.
     pub ffma_gflops: Option<f64>,
     /// The measured rate of copies, bytes read plus bytes written, in GB/s.
     pub copy_gbytes: Option<f64>,
-    /// The product's FMAs, of that rate.
+    /// The product's FMAs, in percent of that rate.
     pub percent_of_ffma: Option<f64>,
-    /// Reading A and B once and writing C once (and reading the old one, if it is read), of that
-    /// rate of copies; none where the L2 cache was warm.
+    /// Reading A and B once and writing C once, in percent of that copy rate.
+    ///
+    /// The old C also counts if it is read. `None` if the L2 cache was warm.
     pub percent_of_copy: Option<f64>,
-    /// Issue slots of the multiprocessors.
+    /// Issue slots of the multiprocessors, in percent.
     pub percent_of_issue: Option<f64>,
-    /// Cycles of the shared memory, which is one with the L1 cache, for a kernel that uses it.
+    /// Cycles of shared memory, part of the L1 cache, for a kernel that uses it.
     pub percent_of_shared: Option<f64>,
-    /// Cycles of the L1 cache, for a kernel that uses no shared memory.
+    /// Cycles of the L1 cache, for a kernel without shared memory.
     pub percent_of_l1: Option<f64>,
-    /// What launches take that do nothing, of the time.
+    /// The share of the time that empty launches would need.
     pub percent_of_launch: Option<f64>,
-    /// Blocks of all launches; none for cuBLAS.
+    /// Blocks of all launches; `None` for cuBLAS.
     pub blocks: Option<u64>,
-    /// Multiprocessors for them.
+    /// Multiprocessors of the GPU.
     pub multiprocessors: Option<u32>,
 }
 
 impl Load {
-    /// The load of a product that took so many milliseconds on a GPU. `rates` and the milliseconds
-    /// of a launch that does nothing were measured in the same run.
+    /// The load of a product that ran for `ms` milliseconds on a GPU.
+    ///
+    /// `rates` and the milliseconds of an empty launch were measured in the same run.
     pub fn new(
         candidate: &Candidate,
         gemm: &Gemm,
@@ -71,7 +72,7 @@ impl Load {
         let old = if gemm.beta == 0.0 { 0.0 } else { c };
         let bytes = gemm.bytes() as f64 + old;
         let ffma = known(100.0 * gemm.flops() / ms * 1e-6 / rates.ffma);
-        // Counted in the machine code for these.
+        // The profile was counted in the machine code for this capability.
         let is_counted = info.capability == (9, 0);
         let profile = profile_of(candidate).filter(|_| is_counted).zip(ffma).zip(info.peak);
         let served = profile.map(|((profile, ffma), peak)| profile.percent_of_l1(ffma, peak.lanes));
@@ -81,7 +82,7 @@ impl Load {
             ffma_gflops: known(rates.ffma),
             copy_gbytes: known(rates.copy),
             percent_of_ffma: ffma,
-            // What the L2 cache holds does not come from memory.
+            // Data in a warm L2 cache does not come from memory.
             percent_of_copy: known(100.0 * bytes / ms * 1e-6 / rates.copy)
                 .filter(|_| l2 == L2::Cold),
             percent_of_issue: profile
@@ -95,7 +96,7 @@ impl Load {
         }
     }
 
-    /// What limits the product; `None` where that is not known.
+    /// The limit of the product; `None` if unknown.
     ///
     /// ```
     /// use gemm_bench::limit::Load;
@@ -137,42 +138,42 @@ impl Load {
             {
                 Some(Limit::Blocks { blocks, multiprocessors })
             }
-            // Without a profile, what is busy may be what is not known.
+            // Without a profile, the busy unit may be one that is unknown.
             _ if self.percent_of_issue.is_none() => None,
             _ => Some(Limit::Latency { unit, percent }),
         }
     }
 }
 
-/// What a kernel does for each FMA; `None` for cuBLAS, where that was not counted, and where rows
-/// do not begin on 16 bytes, since that is another entry point.
+/// A kernel's work per FMA.
+///
+/// `None` for cuBLAS, for kernels without counts, and for misaligned rows, which have another entry
+/// point.
 fn profile_of(candidate: &Candidate) -> Option<Profile> {
     let plan = candidate.job.as_ref().ok()?.plan()?;
-    let name = candidate.title.chosen.unwrap_or(candidate.title.name);
-    let descriptor = find_kernel(name).ok()?;
-    // Matrices of their own begin on 256 bytes.
-    let aligned = DevicePointer::from_raw(0);
-    let is_aligned = plan.entry_point(aligned, aligned, aligned) == descriptor.name();
-    Profile::of(descriptor).filter(|_| is_aligned)
+    let kernel = plan.configuration().kernel;
+    // Their own matrices begin on 256 bytes.
+    let is_aligned = plan.entry_point([0; 3]) == kernel.name();
+    Profile::of(kernel).filter(|_| is_aligned)
 }
 
-/// A part of a GPU that can be the limit.
+/// A unit of a GPU that can be the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// The FP32 lanes.
     Ffma,
-    /// The schedulers, where what they issue is not FMAs above all.
+    /// The schedulers, if they issue mostly other instructions than FMAs.
     Issue,
-    /// The shared memory.
+    /// Shared memory.
     Shared,
     /// The L1 cache.
     L1,
-    /// The memory of the device.
+    /// The device's memory.
     Memory,
 }
 
 impl Unit {
-    /// In a word, as in JSON.
+    /// The name, as in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ffma => "ffma",
@@ -183,7 +184,7 @@ impl Unit {
         }
     }
 
-    /// As short as a column of a table.
+    /// A short label for tables.
     const fn label(self) -> &'static str {
         match self {
             Self::Ffma => "FMA",
@@ -194,7 +195,7 @@ impl Unit {
         }
     }
 
-    /// In words.
+    /// The unit in words.
     const fn words(self) -> &'static str {
         match self {
             Self::Ffma => "FMA throughput",
@@ -206,45 +207,46 @@ impl Unit {
     }
 }
 
-/// What limits a product, from [`Load::limit`]. Shares are in percent.
+/// The limit of a product, from [`Load::limit`]; shares are in percent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
-    /// A unit that is busy.
+    /// A busy unit.
     Unit {
-        /// Which.
+        /// The unit.
         unit: Unit,
-        /// How much of its peak is used.
+        /// The share of its peak.
         percent: f64,
     },
     /// Too few blocks for the multiprocessors.
     Blocks {
-        /// Blocks.
+        /// The number of blocks.
         blocks: u64,
-        /// Multiprocessors.
+        /// The number of multiprocessors.
         multiprocessors: u32,
     },
-    /// What a launch costs.
+    /// The overhead of launches.
     Launch {
         /// Its share of the time.
         percent: f64,
     },
-    /// Waiting: no unit is busy.
+    /// Latency: no unit is busy.
     Latency {
-        /// The one that is most.
+        /// The most used unit.
         unit: Unit,
-        /// How much of its peak is used.
+        /// The share of its peak.
         percent: f64,
     },
 }
 
-/// A share for people. Clocks move between a time and the peak that it is a share of, so that one
-/// comes out at 102 %.
+/// Formats a share, at most 100 %.
+///
+/// Clocks change between a time and its peak, so that a share may be 102 %.
 fn share(percent: f64) -> String {
     format!("{:.0} %", percent.min(100.0))
 }
 
 impl Limit {
-    /// In a word, as in JSON.
+    /// The name, as in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unit { unit, .. } => unit.name(),
@@ -254,7 +256,7 @@ impl Limit {
         }
     }
 
-    /// How much of the limit is used; for [`Limit::Latency`], of what is used most.
+    /// The use of the limit, or for [`Limit::Latency`] of the most used unit.
     pub fn percent(self) -> Option<f64> {
         match self {
             Self::Unit { percent, .. }
@@ -264,7 +266,7 @@ impl Limit {
         }
     }
 
-    /// As short as a column of a table.
+    /// A short label for tables.
     pub fn short(self) -> String {
         match self {
             Self::Unit { unit, percent } => format!("{} {}", unit.label(), share(percent)),
@@ -325,7 +327,7 @@ mod tests {
     #[test]
     fn the_busiest_unit_is_the_limit() {
         for (load, says) in [
-            // Issue slots that go to FMAs are no limit of their own.
+            // Issue slots for FMAs are not a limit of their own.
             (load(87.5, 94.2, 58.0, 2.1, 132), "FMA throughput: 88 % of its peak"),
             (load(40.0, 80.0, 58.0, 2.1, 132), "instruction issue: 80 % of its peak"),
             (load(2.8, 3.5, 2.0, 91.6, 132), "memory bandwidth: 92 % of a copy's"),

@@ -1,13 +1,15 @@
-//! The operands of a product on the host, and the product in f64 to compare results with.
+//! The operands of a product on the host, and its f64 reference.
 
 use cuda_gemm::{Axis, Compute, Element, Error as GemmError, Gemm, Matrix};
 use gemm_verify::{Arithmetic, Bound, Check, Epilogue, Method, Problem, Reference, nearest_tf32};
 
 use crate::error::Error;
 
-/// A, B and, where it is read, the old C of a product, as they lie in memory; those of a batch one
-/// below the other, or one for all products. They are rounded to the types that the product has, and
-/// so is the reference. For TF32 they stay f32, which kernels round themselves.
+/// A, B and the old C of a product, as they are stored.
+///
+/// Those of a batch lie one below the other, or all products share one. There is a C only if it is
+/// read. Operands and reference are rounded to the product's types. For TF32 they stay f32, and
+/// kernels round them.
 ///
 /// ```
 /// use cuda_gemm::{Gemm, Matrix};
@@ -33,22 +35,22 @@ pub struct Operands {
     a: Matrix,
     b: Matrix,
     c: Option<Matrix>,
-    /// What the epilogue reads: vectors for all products, and the residual of each.
+    /// The epilogue's inputs: vectors for all products, and the residual of each.
     scale: Option<Matrix>,
     bias: Option<Matrix>,
     residual: Option<Matrix>,
-    /// What the products are of, unless that is A, B and C themselves.
+    /// The operands of each product, unless they are A, B and C themselves.
     products: Vec<Product>,
-    /// The same with A and B as TF32, rounded to nearest, if they are multiplied so.
+    /// The operands with A and B rounded to the nearest TF32, for products in TF32.
     in_tf32: Vec<Product>,
-    /// Finite elements of A and B that are not finite as they are multiplied.
+    /// Elements of A, B and C that are finite, but not after rounding.
     overflowed: [usize; 3],
 }
 
-/// A, B, and the old C and the residual where there are such, of one product.
+/// One product's A and B, and its old C and residual if they exist.
 type Product = (Matrix, Matrix, Option<Matrix>, Option<Matrix>);
 
-/// Rows and columns of A, B and C on the host: matrices of a batch lie one below the other.
+/// Rows and columns of A, B and C on the host; a batch lies one below the other.
 ///
 /// ```
 /// use cuda_gemm::Gemm;
@@ -60,7 +62,7 @@ type Product = (Matrix, Matrix, Option<Matrix>, Option<Matrix>);
 /// ```
 pub fn shapes(gemm: &Gemm) -> [[usize; 2]; 3] {
     let [a, b, c] = gemm.shapes();
-    // What is empty lies at no distance, either.
+    // Empty matrices also have a stride of 0, without being shared.
     let all = |[rows, cols]: [usize; 2], stride: usize| {
         let is_shared = gemm.batch > 1 && stride == 0 && rows > 0 && cols > 0;
         [if is_shared { rows } else { rows.saturating_mul(gemm.batch) }, cols]
@@ -73,12 +75,12 @@ pub fn elements(gemm: &Gemm) -> [Element; 3] {
     [gemm.compute.element(), gemm.compute.element(), gemm.output]
 }
 
-/// The nearest TF32 numbers.
+/// Rounds all elements to the nearest TF32 numbers.
 fn rounded_to_tf32(matrix: &Matrix) -> Matrix {
     Matrix::from_fn(matrix.rows(), matrix.cols(), |row, col| nearest_tf32(matrix.at(row, col)))
 }
 
-/// Bytes of A, B and C with what leading dimensions put between their rows.
+/// Bytes of A, B and C, including the gaps of their leading dimensions.
 pub fn stored_bytes(gemm: &Gemm) -> u128 {
     let lds = [gemm.lda, gemm.ldb, gemm.ldc];
     let matrices = shapes(gemm).into_iter().zip(lds).zip(elements(gemm));
@@ -98,16 +100,17 @@ pub fn result_bytes(gemm: &Gemm) -> u128 {
     4 * (gemm.batch as u128 * gemm.m as u128 * gemm.n as u128)
 }
 
-/// How much of the reference is computed: see [`Method::choose`].
+/// The part of the reference that is computed: see [`Method::choose`].
 pub fn method(gemm: &Gemm) -> Method {
     Method::choose(gemm.m.saturating_mul(gemm.batch), gemm.n, gemm.depth())
 }
 
-/// Bytes that a product of a batch takes beside its elements, at least.
+/// The least overhead of a product in a batch, in bytes.
 const PER_PRODUCT: u128 = 512;
 
-/// Bytes on the host beside the operands and results: of the reference, and of the operands of each
-/// product where they are not what lies in memory.
+/// Bytes on the host beside the operands and results.
+///
+/// They are those of the reference, and of each product's operands if these are copies.
 pub fn reference_bytes(gemm: &Gemm) -> u128 {
     let copies = if is_plain(gemm) { 0 } else { host_bytes(gemm) };
     let in_tf32 = if gemm.compute == Compute::Tf32 { 1 } else { 0 };
@@ -121,11 +124,12 @@ fn is_plain(gemm: &Gemm) -> bool {
     !gemm.trans_a && !gemm.trans_b && gemm.batch == 1
 }
 
-/// 2^-103, below which an element's second part in TF32 loses bits.
+/// 2^-103, below which an element's second TF32 part loses bits.
 const TF32X3_SMALLEST: f32 = f32::from_bits((127 - 103) << 23);
 
 impl Operands {
-    /// Takes matrices of the product's [`shapes`]; C where it is read. Its epilogue reads nothing.
+    /// Uses matrices with the product's [`shapes`], and a C if it is read. The epilogue reads
+    /// nothing.
     ///
     /// # Errors
     ///
@@ -150,7 +154,7 @@ impl Operands {
         Ok(Self::of(gemm, a, b, c, [None, None, None]))
     }
 
-    /// Random matrices; C, and what an epilogue reads, where they are read.
+    /// Makes random matrices, including C and the epilogue's inputs if they are read.
     pub fn random(gemm: &Gemm, seed: u64) -> Self {
         let [a, b, c] = shapes(gemm);
         let random = |[rows, cols]: [usize; 2], stream| Matrix::random(rows, cols, seed, stream);
@@ -166,7 +170,7 @@ impl Operands {
         Self::of(*gemm, random(a, 1), random(b, 2), c, extras)
     }
 
-    /// Of matrices that have these shapes.
+    /// Makes operands of matrices that have the right shapes.
     fn of(
         gemm: Gemm,
         a: Matrix,
@@ -213,13 +217,15 @@ impl Operands {
         Self { gemm, a, b, c, scale, bias, residual, products, in_tf32, overflowed }
     }
 
-    /// How many elements of A, of B, and of an old C are finite, but not in the type in which they are multiplied, or stored.
+    /// Counts elements of A, B and the old C that are finite, but overflow in the product's type.
     pub fn overflowed(&self) -> [usize; 3] {
         self.overflowed
     }
 
-    /// How many elements of A, and of B, are too small for [`Compute::Tf32x3`] to be as accurate as f32: they are not 0, and below
-    /// 2^-103. In other types none are counted.
+    /// Counts elements of A and B that are too small for [`Compute::Tf32x3`] to be as accurate as
+    /// f32.
+    ///
+    /// They are not 0, and below 2^-103. For other types the counts are 0.
     pub fn too_small(&self) -> [usize; 2] {
         let is_too_small = |element: &&f32| **element != 0.0 && element.abs() < TF32X3_SMALLEST;
         match self.gemm.compute {
@@ -234,40 +240,40 @@ impl Operands {
         &self.gemm
     }
 
-    /// A.
+    /// The matrix A.
     pub fn a(&self) -> &Matrix {
         &self.a
     }
 
-    /// B.
+    /// The matrix B.
     pub fn b(&self) -> &Matrix {
         &self.b
     }
 
-    /// The old C; none where it is not read.
+    /// The old C; `None` if it is not read.
     pub fn c(&self) -> Option<&Matrix> {
         self.c.as_ref()
     }
 
-    /// What the epilogue reads, where it does: scale and bias, a row each, and the residual.
+    /// The epilogue's inputs, if there are any: scale and bias, a row each, and the residual.
     pub fn extras(&self) -> [Option<&Matrix>; 3] {
         [&self.scale, &self.bias, &self.residual].map(Option::as_ref)
     }
 
-    /// The product in f64, as far as [`method`] says.
+    /// Computes the product in f64, by the [`method`] for its size.
     ///
     /// # Errors
     ///
-    /// Those of [`Reference::compute`].
+    /// See [`Reference::compute`].
     pub fn reference(&self, bound: Bound, seed: u64) -> Result<Products<'_>, Error> {
         self.reference_by(method(&self.gemm), bound, seed)
     }
 
-    /// As [`Operands::reference`], as far as is said here.
+    /// Computes the product in f64, by this method: see [`Operands::reference`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// See [`Operands::reference`].
     pub fn reference_by(
         &self,
         method: Method,
@@ -329,44 +335,46 @@ impl Operands {
     }
 }
 
-/// A vector and what it is for, if there is one.
+/// A vector and its axis, if there is one.
 fn axis_and_row(axis: Option<Axis>, vector: &Option<Matrix>) -> Option<(Axis, &[f32])> {
     axis.zip(vector.as_ref().map(|vector| vector.row(0)))
 }
 
-/// The products of a batch in f64, or the only one; [`Operands::reference`] makes them.
+/// The f64 products of a batch, or the only one, from [`Operands::reference`].
 pub struct Products<'a> {
     operands: &'a Operands,
-    /// Of each C.
+    /// Rows of each C.
     rows: usize,
     method: Method,
     bound: Bound,
     references: Vec<Reference<'a>>,
-    /// Of A and B rounded to TF32, if they are multiplied so.
+    /// References for A and B rounded to TF32, for products in TF32.
     in_tf32: Vec<Reference<'a>>,
 }
 
 impl Products<'_> {
-    /// What is multiplied.
+    /// The operands.
     pub fn operands(&self) -> &Operands {
         self.operands
     }
 
-    /// Compares a result of this library's kernels, whose C lie one below the other. In TF32 it is compared with
-    /// the product of A and B rounded to nearest.
+    /// Compares a result of this library's kernels, whose C lie one below the other.
+    ///
+    /// In TF32 the reference is the product of A and B rounded to the nearest.
     ///
     /// # Errors
     ///
-    /// Those of [`Reference::check`].
+    /// See [`Reference::check`].
     pub fn check(&self, result: &Matrix) -> Result<Check, Error> {
         self.check_in(self.operands.gemm().compute, result)
     }
 
-    /// The same of a result that was computed so: in f32 for a product in TF32, it is to be as accurate as that.
+    /// Compares a result of this precision: f32 FMAs for a product in TF32 must be as accurate as
+    /// f32.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// See [`Products::check`].
     pub fn check_in(&self, compute: Compute, result: &Matrix) -> Result<Check, Error> {
         let asked = self.operands.gemm().compute;
         if compute == Compute::F32 && asked != Compute::F32 {
@@ -380,12 +388,14 @@ impl Products<'_> {
         }
     }
 
-    /// Compares a result with the product of A and B as they are, in TF32, too: how accurate it is, and whether one
-    /// of others is right, which may round A and B to TF32 as they like.
+    /// Compares a result with the product of unrounded A and B, also in TF32.
+    ///
+    /// This is the accuracy of a result. It also checks other libraries, which may convert A and B
+    /// to TF32 in any way.
     ///
     /// # Errors
     ///
-    /// Those of [`Reference::check`].
+    /// See [`Reference::check`].
     pub fn check_unrounded(&self, result: &Matrix) -> Result<Check, Error> {
         self.compare(result, &self.references)
     }
@@ -419,7 +429,7 @@ mod tests {
     #[test]
     fn tf32_is_rounded_by_kernels_and_to_nearest() {
         let gemm = Gemm::new(1, 1, 1).computed_in(Compute::Tf32);
-        // Between 1 and the next number of TF32, nearer to that.
+        // A number between 1 and the next TF32 number, nearer to the latter.
         let (x, next) = (1.0 + 3.0 / 4096.0, 1.0 + 1.0 / 1024.0);
         let [a, b] = [x, 1.0].map(|element| Matrix::from_vec(1, 1, vec![element]));
         for (gemm, count) in [(gemm, 1), (gemm.stacked(2), 2)] {
@@ -430,12 +440,12 @@ mod tests {
             let result = |element| Matrix::from_vec(count, 1, vec![element; count]);
             let check = reference.check(&result(next)).unwrap();
             assert!(check.passed());
-            // What is printed is what decides, and how accurate the result is is another question.
+            // The printed error is the deciding one. The accuracy of the result is separate.
             let largest = check.largest.unwrap();
             assert!(largest.error == 0.0 && largest.tolerance < 1e-5, "{largest:?}");
             let unrounded = reference.check_unrounded(&result(next)).unwrap().largest.unwrap();
             assert_eq!(unrounded.error, f64::from(next - x));
-            // Truncated, and wrong.
+            // Truncated, and so wrong.
             assert!(!reference.check(&result(1.0)).unwrap().passed());
             assert!(reference.check_unrounded(&result(1.0)).unwrap().passed());
             assert!(!reference.check_unrounded(&result(1.01)).unwrap().passed());

@@ -1,9 +1,7 @@
-//! The two peaks of a GEMM, measured: how many FMAs a GPU does, and how many bytes
-//! it copies, at the clocks it has just now.
+//! Measures the two peaks of a GEMM, FMAs and copied bytes, at the GPU's current clocks.
 
 use std::ffi::c_void;
 
-use cuda_gemm::device::EntryPoint;
 use kernels_gpu::utility::roofline::{
     COPY_PER_BLOCK, COPY_THREADS, FFMA_BLOCKS, FFMA_PER_ROUND, FFMA_THREADS,
 };
@@ -11,30 +9,30 @@ use kernels_gpu::utility::roofline::{
 use crate::error::Error;
 use crate::stats;
 use crate::timer::Timer;
-use cuda_gemm::{Device, DeviceMatrix};
+use cuda_gemm::{Device, DeviceMatrix, EntryPoint};
 
-/// Milliseconds that one sample of a loop of FMAs takes.
+/// Milliseconds per sample of the FMA loop.
 const SAMPLE_MS: f64 = 3.0;
 /// Samples of each kernel per measurement.
 const SAMPLES: usize = 3;
-/// Milliseconds that tell how fast a GPU is, once its clocks have risen.
+/// Milliseconds of a trial that measures a GPU's speed, after its clocks have risen.
 const TRIAL_MS: f64 = 20.0;
-/// Copies per sample, so that what a launch costs is nothing against them.
+/// Copies per sample, so that the overhead of launches is negligible.
 const COPIES: u32 = 8;
-/// Launches of one block that follow each other, to see what a launch costs, and the milliseconds
-/// that the host may take to enqueue them.
+/// Consecutive launches of one block that measure the overhead of a launch, and the milliseconds
+/// that the host may need to enqueue them.
 const LAUNCHES: u32 = 200;
 const LAUNCHES_MS: f64 = 5.0;
-/// A copy that is no larger than this many times the L2 cache says nothing about memory.
+/// The multiple of the L2 cache that a copy must exceed to measure memory.
 const COPY_TURNOVER: f64 = 4.0;
-/// For how many multiprocessors the loop is launched at most: it counts threads in 32 bits.
+/// The most multiprocessors for which the loop is launched: it counts threads in 32 bits.
 const MAX_MULTIPROCESSORS: u32 = 1 << 16;
-/// Bytes that the copy reads, and an eighth of the free memory if that is less.
+/// Bytes that the copy reads, at most an eighth of the free memory.
 const COPY_BYTES: u64 = 512 << 20;
-/// Operands for which no sum overflows, and none stands still.
+/// Operands with which sums neither overflow nor stagnate.
 const OPERANDS: (f32, f32) = (0.999, 0.37);
 
-/// What was measured.
+/// The measured peaks.
 ///
 /// ```
 /// use gemm_bench::roofline::Rates;
@@ -45,15 +43,16 @@ const OPERANDS: (f32, f32) = (0.999, 0.37);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
-    /// FMAs as GFLOP/s, two FLOP each.
+    /// The rate of FMAs in GFLOP/s, two FLOP each.
     pub ffma: f64,
-    /// Bytes read plus bytes written, in GB/s (10^9); NaN where there was memory for no copy that is
-    /// far larger than the L2 cache.
+    /// Bytes read plus bytes written, in GB/s (10^9).
+    ///
+    /// NaN if memory was too short for a copy that is far larger than the L2 cache.
     pub copy: f64,
 }
 
 impl Rates {
-    /// The middle of two measurements, before and after something.
+    /// The mean of two measurements, before and after some work.
     #[must_use]
     pub fn mean(&self, other: &Self) -> Self {
         Self {
@@ -63,7 +62,7 @@ impl Rates {
     }
 }
 
-/// The kernels that measure peaks, loaded on a device, with the memory they need.
+/// The loaded kernels that measure peaks, and their memory.
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice};
@@ -81,31 +80,32 @@ pub struct Peaks {
     timer: Timer,
     ffma: EntryPoint,
     copy: EntryPoint,
-    /// Blocks of the loop and of the copy.
+    /// Blocks of the loop, and of the copy.
     ffma_blocks: u32,
     copy_blocks: u32,
-    out: DeviceMatrix,
-    from: DeviceMatrix,
-    to: DeviceMatrix,
+    out: DeviceMatrix<f32>,
+    from: DeviceMatrix<f32>,
+    to: DeviceMatrix<f32>,
 }
 
 impl Peaks {
-    /// Loads the kernels, for a loop on all of a GPU's multiprocessors, and a copy of 512 MiB, or
-    /// of an eighth of the memory that is free. On the software device both are as small as they
-    /// can be: its rates say nothing.
+    /// Loads the kernels, for all multiprocessors and a copy of 512 MiB.
+    ///
+    /// The copy has at most an eighth of the free memory. On the software device both are as small
+    /// as possible: its rates say nothing.
     ///
     /// # Errors
     ///
-    /// As for [`Peaks::new`].
+    /// See [`Peaks::new`].
     pub fn of(device: &Device) -> Result<Self, Error> {
         Self::beside(device, 0)
     }
 
-    /// As [`Peaks::of`], where so many bytes of the free memory are for something else.
+    /// Loads the kernels, and leaves `bytes` of the free memory: see [`Peaks::of`].
     ///
     /// # Errors
     ///
-    /// As for [`Peaks::new`].
+    /// See [`Peaks::new`].
     pub fn beside(device: &Device, bytes: u64) -> Result<Self, Error> {
         let copy_bytes = match device.is_soft() {
             true => 0,
@@ -114,18 +114,21 @@ impl Peaks {
         Self::new(device, multiprocessors(device), copy_bytes)
     }
 
-    /// Loads the kernels. The loop runs on `multiprocessors`, 65536 at most; `copy_bytes`, rounded down to
-    /// what whole blocks copy, but at least one block's, should be well above the L2 cache.
+    /// Loads the kernels, for a loop on `multiprocessors`, at most 65536, and a copy of
+    /// `copy_bytes`.
+    ///
+    /// `copy_bytes` are rounded down to whole blocks, at least one, and should be well above the L2
+    /// cache.
     ///
     /// # Errors
     ///
-    /// Those of [`Device::kernel`], and [`cuda_gemm::Error::Driver`] if the memory is not to be had.
+    /// The errors of [`Device::kernel`], and [`cuda_gemm::Error::Driver`] if memory is short.
     pub fn new(device: &Device, multiprocessors: u32, copy_bytes: u64) -> Result<Self, Error> {
         let ffma_blocks = multiprocessors.clamp(1, MAX_MULTIPROCESSORS) * FFMA_BLOCKS;
         let blocks = copy_bytes / (4 * u64::from(COPY_PER_BLOCK));
         let copy_blocks = blocks.clamp(1, i32::MAX as u64) as u32;
         let buffer = |blocks: u32, per_block: u32| {
-            DeviceMatrix::zeros(device, blocks as usize, per_block as usize)
+            DeviceMatrix::zeros(device, [blocks as usize, per_block as usize])
         };
         Ok(Self {
             device: device.clone(),
@@ -140,7 +143,7 @@ impl Peaks {
         })
     }
 
-    /// Measures both peaks: the medians of a few interleaved samples.
+    /// Measures both peaks, as medians of a few interleaved samples.
     ///
     /// # Errors
     ///
@@ -163,7 +166,7 @@ impl Peaks {
         })
     }
 
-    /// How fast the GPU is, roughly; to be asked once.
+    /// Measures the GPU's approximate speed; needed once.
     ///
     /// # Errors
     ///
@@ -183,8 +186,7 @@ impl Peaks {
         }
     }
 
-    /// What a launch takes of which nothing else can run meanwhile, in milliseconds: one block of
-    /// the copy, again and again, without gaps.
+    /// The milliseconds of an empty launch: one block of the copy, repeated without gaps.
     fn launch_ms(&self, speed: Speed) -> Result<f64, Error> {
         let count = if self.device.is_soft() { 1 } else { LAUNCHES };
         self.enqueue_delay(LAUNCHES_MS, speed)?;
@@ -193,7 +195,7 @@ impl Peaks {
         Ok(all / f64::from(count))
     }
 
-    /// Keeps the GPU busy for about this long, and touches next to no memory.
+    /// Keeps the GPU busy for about `ms` milliseconds, with almost no memory accesses.
     ///
     /// # Errors
     ///
@@ -206,7 +208,7 @@ impl Peaks {
         self.timer.milliseconds(|| self.enqueue_ffma(rounds, OPERANDS))
     }
 
-    /// Floating-point operations of one launch of the loop.
+    /// The FLOP of one launch of the loop.
     fn ffma_flops(&self, rounds: u32) -> f64 {
         let threads = f64::from(self.ffma_blocks) * f64::from(FFMA_THREADS);
         2.0 * threads * f64::from(rounds) * f64::from(FFMA_PER_ROUND)
@@ -218,7 +220,7 @@ impl Peaks {
     }
 
     fn enqueue_ffma(&self, rounds: u32, (x, y): (f32, f32)) -> Result<(), Error> {
-        let out = self.out.as_device_ptr().as_raw();
+        let out = self.out.address();
         let mut arguments = (rounds, x, y, out);
         let pointers: [*mut c_void; 4] = [
             (&raw mut arguments.0).cast(),
@@ -226,8 +228,8 @@ impl Peaks {
             (&raw mut arguments.2).cast(),
             (&raw mut arguments.3).cast(),
         ];
-        // SAFETY: these are the parameters of the loop. `out` has an element per thread,
-        // and only this stream, on which launches follow each other, touches it.
+        // SAFETY: these are the parameters of the loop. `out` has an element per thread. Only this
+        // stream, on which launches follow each other, accesses it.
         unsafe { self.launch(&self.ffma, self.ffma_blocks, FFMA_THREADS, &pointers) }
     }
 
@@ -235,19 +237,19 @@ impl Peaks {
         self.enqueue_copy_of(self.copy_blocks)
     }
 
-    /// Copies what so many blocks copy: at most `copy_blocks`.
+    /// Enqueues a copy by `blocks` blocks, at most `copy_blocks`.
     fn enqueue_copy_of(&self, blocks: u32) -> Result<(), Error> {
-        let [from, to] = [&self.from, &self.to].map(|place| place.as_device_ptr().as_raw());
+        let [from, to] = [&self.from, &self.to].map(|place| place.address());
         let mut arguments = [from, to];
         let pointers = arguments.each_mut().map(|argument| (&raw mut *argument).cast());
-        // SAFETY: these are its parameters. Both buffers have `COPY_PER_BLOCK` elements per
-        // block, are aligned to 256 bytes, as all device allocations are, and are two.
+        // SAFETY: these are the copy's parameters. Both buffers have `COPY_PER_BLOCK` elements per
+        // block, and are distinct. Like all device allocations, they are aligned to 256 bytes.
         unsafe { self.launch(&self.copy, blocks.min(self.copy_blocks), COPY_THREADS, &pointers) }
     }
 
     /// # Safety
     ///
-    /// The arguments are what the kernel takes, and keep its contract.
+    /// The arguments are those that the kernel declares, and keep its contract.
     unsafe fn launch(
         &self,
         entry_point: &EntryPoint,
@@ -262,7 +264,7 @@ impl Peaks {
     }
 }
 
-/// How many multiprocessors a GPU has; one on the software device.
+/// The multiprocessors of a GPU; one for the software device.
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice};
@@ -277,8 +279,7 @@ pub fn multiprocessors(device: &Device) -> u32 {
     device.info().peak.map_or(1, |peak| peak.multiprocessors)
 }
 
-/// How many rounds of FMAs a GPU does in a millisecond, and what a launch costs, from
-/// [`Peaks::speed`].
+/// A GPU's rounds of FMAs per millisecond and its launch overhead, from [`Peaks::speed`].
 #[derive(Clone, Copy, Debug)]
 pub struct Speed {
     rounds_per_ms: f64,
@@ -286,13 +287,12 @@ pub struct Speed {
 }
 
 impl Speed {
-    /// What a kernel takes that does next to nothing, in milliseconds, when launches follow each
-    /// other without a gap.
+    /// The milliseconds of a nearly empty kernel, when launches follow each other without a gap.
     pub fn launch_ms(self) -> f64 {
         self.launch_ms
     }
 
-    /// Rounds that take about this long; at least one.
+    /// The rounds that last about `ms` milliseconds; at least one.
     fn rounds(self, ms: f64) -> u32 {
         (self.rounds_per_ms * ms).clamp(1.0, f64::from(i32::MAX)) as u32
     }
@@ -308,7 +308,7 @@ mod tests {
         let device = Device::open(DeviceChoice::Soft).unwrap();
         let peaks = Peaks::new(&device, 1, 0).unwrap();
         for rounds in [0, 1, 3] {
-            // 32 sums from 0, 1, ... 31, each with one more for each of its FMAs.
+            // 32 sums that begin at 0, 1, ... 31, and grow by 1 with each FMA.
             peaks.enqueue_ffma(rounds, (1.0, 1.0)).unwrap();
             let fmas = rounds * FFMA_PER_ROUND;
             expect_everywhere(&peaks.out, (31 * 32 / 2 + fmas) as f32);
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(peaks.ffma_flops(3), 2.0 * 2.0 * 256.0 * 3.0 * 512.0);
     }
 
-    fn expect_everywhere(out: &DeviceMatrix, value: f32) {
+    fn expect_everywhere(out: &DeviceMatrix<f32>, value: f32) {
         let out = out.download().unwrap();
         assert!(out.as_slice().iter().all(|&x| x == value), "{} {value}", out.at(0, 0));
     }

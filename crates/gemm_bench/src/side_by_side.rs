@@ -1,5 +1,7 @@
-//! The one way to time products: interleaved batches of launches without gaps, on matrices that
-//! take turns, between two measurements of the peaks.
+//! Times products in turn, between two measurements of the peaks.
+//!
+//! Batches of launches are interleaved and without gaps, on matrices in rotation. All timings use
+//! this module.
 
 use cuda_gemm::Device;
 
@@ -10,36 +12,36 @@ use crate::job::Job;
 use crate::roofline::{Peaks, Rates, Speed};
 use crate::telemetry::Telemetry;
 
-/// Milliseconds that a sample lasts at least, unless somebody wants another length.
+/// The default of a sample's least duration, in milliseconds.
 pub const SAMPLE_MS: f64 = 3.0;
-/// Milliseconds of work before the first sample: clocks need that long to settle.
+/// Milliseconds of work before the first sample, in which clocks settle.
 const WARMUP_MS: f64 = 200.0;
-/// Milliseconds of work before peaks are measured: what came before was the host's.
+/// Milliseconds of work before peaks are measured, since the GPU was idle before.
 const PEAK_WARMUP_MS: f64 = 50.0;
 
-/// A device and what measures its peaks; [`Workload`](crate::workload::Workload) has an example.
+/// A device with its peak measurement; [`Workload`](crate::workload::Workload) has an example.
 pub struct SideBySide {
     device: Device,
     peaks: Peaks,
     speed: Speed,
 }
 
-/// What [`SideBySide::measure`] measures.
+/// The results of [`SideBySide::measure`].
 pub struct Measured {
-    /// Of each job, in their order.
+    /// The samples of each job, in the order of the jobs.
     pub batches: Vec<Batches>,
-    /// The peaks: the middle of before and after.
+    /// The peaks, as the mean of before and after.
     pub rates: Rates,
-    /// What a launch takes of a kernel that does nothing, in milliseconds.
+    /// The milliseconds of an empty launch.
     pub launch_ms: f64,
 }
 
 impl SideBySide {
-    /// Loads what measures peaks, where so many bytes of the free memory are for something else.
+    /// Loads the kernels that measure peaks, and leaves `bytes` of the free memory.
     ///
     /// # Errors
     ///
-    /// Those of [`Peaks::beside`] and [`Peaks::speed`].
+    /// The errors of [`Peaks::beside`] and [`Peaks::speed`].
     pub fn new(device: &Device, bytes: u64) -> Result<Self, Error> {
         let peaks = Peaks::beside(device, bytes)?;
         let speed = peaks.speed()?;
@@ -51,9 +53,10 @@ impl SideBySide {
         &self.device
     }
 
-    /// Takes so many samples of each job, in turn; `sample_ms` are the milliseconds that one lasts
-    /// at least, and `telemetry` reads the GPU's state meanwhile. After each sample `sampled` is
-    /// told how many there are of how many.
+    /// Takes samples of each job, in turn.
+    ///
+    /// A sample lasts at least `sample_ms` milliseconds, and `telemetry` reads the GPU's state
+    /// meanwhile. After each sample, `sampled` receives the samples done and the samples wanted.
     ///
     /// # Errors
     ///

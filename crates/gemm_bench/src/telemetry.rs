@@ -1,5 +1,6 @@
-//! What a GPU says about its own state: clocks, power, temperature, and why its clocks are
-//! not higher. From NVIDIA's management library, which is loaded where it is installed.
+//! The GPU's state: clocks, power, temperature, and the reasons for low clocks.
+//!
+//! The values come from NVIDIA's management library, if it is installed.
 
 use std::time::{Duration, Instant};
 
@@ -10,11 +11,12 @@ use nvml_wrapper::error::NvmlError;
 
 use cuda_gemm::Device;
 
-/// The shortest time between two readings: one takes up to some milliseconds, and power is
-/// an average over longer than this anyway.
+/// The shortest time between two readings.
+///
+/// A reading lasts up to some milliseconds, and power is averaged over a longer time anyway.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Why clocks are held down, in words; that nothing runs is no reason.
+/// The reasons for lower clocks, in words; idleness is not one.
 const REASONS: [(ThrottleReasons, &str); 8] = [
     (ThrottleReasons::SW_POWER_CAP, "power cap"),
     (ThrottleReasons::HW_SLOWDOWN, "hardware slowdown"),
@@ -26,7 +28,7 @@ const REASONS: [(ThrottleReasons, &str); 8] = [
     (ThrottleReasons::DISPLAY_CLOCK_SETTING, "display clocks"),
 ];
 
-/// One reading; what the GPU does not tell is `None`.
+/// One reading; `None` for values that the GPU does not report.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Reading {
     sm_mhz: Option<u32>,
@@ -36,11 +38,12 @@ struct Reading {
     reasons: Option<ThrottleReasons>,
 }
 
-/// The state of a GPU over a stretch of time, from [`Telemetry::take`]; what it does not tell is
-/// `None`.
+/// A GPU's state over some time, from [`Telemetry::take`].
+///
+/// Values that the GPU does not report are `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Conditions {
-    /// How many readings were taken.
+    /// The number of readings.
     pub readings: usize,
     /// The lowest and the highest clock of the multiprocessors, in MHz.
     pub sm_mhz: Option<(u32, u32)>,
@@ -50,11 +53,11 @@ pub struct Conditions {
     pub watts: Option<f64>,
     /// The highest temperature, in degrees Celsius.
     pub celsius: Option<u32>,
-    /// Everything that held the clocks down at some time, in words.
+    /// All reasons for lower clocks during the time, in words.
     pub throttled: Option<Vec<&'static str>>,
 }
 
-/// Reads a GPU's state, now and then.
+/// Reads a GPU's state from time to time.
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice};
@@ -86,7 +89,7 @@ impl Telemetry {
     ///
     /// # Errors
     ///
-    /// Why there is nothing to be read, in words.
+    /// The reason why nothing can be read, in words.
     pub fn open(device: &Device) -> Result<Self, String> {
         let pci_bus_id = device.info().pci_bus_id.clone();
         let pci_bus_id = pci_bus_id.ok_or("the software device has no clocks")?;
@@ -96,13 +99,13 @@ impl Telemetry {
         Ok(Self { nvml, pci_bus_id, last: None, readings: Vec::new() })
     }
 
-    /// Takes a reading, unless the last one is only just past.
+    /// Takes a reading, unless the last one is too recent.
     pub fn observe(&mut self) {
         if self.last.is_some_and(|last| last.elapsed() < INTERVAL) {
             return;
         }
         self.last = Some(Instant::now());
-        // A GPU that was there has the same number.
+        // The bus address of a GPU does not change.
         let Ok(gpu) = self.nvml.device_by_pci_bus_id(self.pci_bus_id.as_str()) else { return };
         self.readings.push(Reading {
             sm_mhz: gpu.clock_info(Clock::SM).ok(),
@@ -113,7 +116,7 @@ impl Telemetry {
         });
     }
 
-    /// What was read since the last call.
+    /// The readings since the last call.
     pub fn take(&mut self) -> Conditions {
         self.last = None;
         summarise(&std::mem::take(&mut self.readings))

@@ -1,4 +1,4 @@
-//! Samples and what they say, and timing single runs, interleaved.
+//! Samples and their statistics, and interleaved timing of single runs.
 
 use cuda_gemm::Device;
 
@@ -6,20 +6,20 @@ use crate::batch::Batches;
 use crate::stats;
 use crate::timer::{Clock, Timer};
 
-/// Milliseconds per launch of repeated runs, single ones ([`measure_interleaved`]) or batches.
+/// Milliseconds per launch, from single runs ([`measure_interleaved`]) or batches.
 #[derive(Clone, Debug)]
 pub struct Samples {
     clock: Clock,
     /// Launches per sample.
     launches: u32,
-    /// Whether no launch can have waited for the host; none for single runs.
+    /// Whether no launch can have waited for the host; `None` for single runs.
     gap_free: Option<bool>,
-    /// In the order they were taken; at least one.
+    /// Milliseconds in the order taken; at least one sample.
     ms: Vec<f64>,
 }
 
 impl Samples {
-    /// Those of batches on a GPU.
+    /// The samples of batches on a GPU.
     pub fn of_batches(batches: Batches) -> Self {
         let Batches { launches, ms, gap_free, .. } = batches;
         Self { clock: Clock::GpuEvents, launches, gap_free: Some(gap_free), ms }
@@ -30,8 +30,9 @@ impl Samples {
         self.launches
     }
 
-    /// Whether no launch of any sample can have waited for the host; `None` for single runs, of
-    /// which each is a sample.
+    /// Whether no launch of any sample can have waited for the host.
+    ///
+    /// `None` for single runs, where each run is a sample.
     pub fn gap_free(&self) -> Option<bool> {
         self.gap_free
     }
@@ -41,7 +42,7 @@ impl Samples {
         stats::median_interval(&self.ms)
     }
 
-    /// What was measured.
+    /// The clock that was used.
     pub fn clock(&self) -> Clock {
         self.clock
     }
@@ -56,7 +57,7 @@ impl Samples {
         self.ms.iter().sum::<f64>() / self.ms.len() as f64
     }
 
-    /// The median, in milliseconds; between the middle two of an even number.
+    /// The median, in milliseconds; the mean of the middle two of an even number.
     pub fn median(&self) -> f64 {
         stats::median(&self.ms)
     }
@@ -71,21 +72,22 @@ impl Samples {
         self.ms.iter().copied().fold(0.0, f64::max)
     }
 
-    /// GFLOP/s (10^9) at the median time, for so many floating-point operations; `None` if there was nothing to compute or no time
-    /// could be measured.
+    /// GFLOP/s (10^9) at the median time, for `flops` floating-point operations.
+    ///
+    /// `None` without operations, or without a measurable time.
     pub fn gflops(&self, flops: f64) -> Option<f64> {
         let rate = flops / self.median() * 1e-6;
         (flops > 0.0 && rate.is_finite()).then_some(rate)
     }
 }
 
-/// Times `count` ways to do something: `run(i)` is the i-th, and runs after `reset`, which
-/// is not timed.
+/// Times `count` alternatives, interleaved.
 ///
-/// Each runs `warmup` times without a clock, then `repeat` times (at least once) with it,
-/// interleaved: first, second, third, and first again. So whatever makes a GPU faster or
-/// slower as time goes on, its clocks above all, does so for all of them, and ratios are
-/// fair. The samples come back in the order of the ways.
+/// `run(i)` runs the i-th, after `reset`, which is not timed.
+///
+/// Each alternative runs `warmup` times untimed, then `repeat` times (at least once) timed. The
+/// order is first, second, third, and first again. So drifts, above all of a GPU's clocks, affect
+/// all of them, and ratios are fair. The samples are in the order of the alternatives.
 ///
 /// # Errors
 ///
@@ -102,10 +104,10 @@ impl Samples {
 /// for name in ["naive", "tile2d"] {
 ///     products.push(device.kernel(find_kernel(name)?)?.prepare(gemm)?);
 /// }
-/// let (a, b) = (DeviceMatrix::zeros(&device, 64, 64)?, DeviceMatrix::zeros(&device, 64, 64)?);
-/// let mut c = DeviceMatrix::zeros(&device, 64, 64)?;
+/// let zeros = || DeviceMatrix::<f32>::zeros(&device, [64, 64]);
+/// let (a, b, mut c) = (zeros()?, zeros()?, zeros()?);
 ///
-/// let run = |i: usize| products[i].enqueue(&a, &b, &mut c);
+/// let run = |i: usize| products[i].run(&a, &b, &mut c);
 /// let samples = measure_interleaved(&device, products.len(), 1, 3, || Ok(()), run)?;
 /// let [naive, tile2d] = &samples[..] else { unreachable!() };
 /// println!("naive takes {:.1} times as long", naive.median() / tile2d.median());

@@ -1,20 +1,19 @@
-//! The one timer: what lies between two CUDA events on a device's own stream.
+//! The timer: the time between two CUDA events on a device's own stream.
 
 use cuda_gemm::{Device, DeviceKind, Error};
 use cust::error::CudaError;
 use cust::event::{Event, EventFlags, EventStatus};
 
-/// What a time measured: see [`Timer::clock`].
+/// The clock of a time: see [`Timer::clock`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     /// Time on the GPU, between two CUDA events around the launches.
     GpuEvents,
-    /// Time the CPU took to interpret the kernel on the software device. It says
-    /// nothing about a GPU.
+    /// CPU time to interpret the kernel on the software device, which says nothing about a GPU.
     CpuSimulation,
 }
 
-/// Two events, for one span of time after the other.
+/// Two events, reused for one time span after the other.
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm, find_kernel};
@@ -23,11 +22,11 @@ pub enum Clock {
 /// # fn main() -> Result<(), gemm_bench::Error> {
 /// let device = Device::open(DeviceChoice::Soft)?;
 /// let product = device.kernel(find_kernel("tile2d")?)?.prepare(Gemm::new(20, 30, 10))?;
-/// let (a, b) = (DeviceMatrix::zeros(&device, 20, 10)?, DeviceMatrix::zeros(&device, 10, 30)?);
-/// let mut c = DeviceMatrix::zeros(&device, 20, 30)?;
+/// let zeros = |shape| DeviceMatrix::<f32>::zeros(&device, shape);
+/// let (a, b, mut c) = (zeros([20, 10])?, zeros([10, 30])?, zeros([20, 30])?);
 ///
 /// let timer = Timer::new(&device)?;
-/// let ms = timer.milliseconds(|| product.enqueue(&a, &b, &mut c))?;
+/// let ms = timer.milliseconds(|| product.run(&a, &b, &mut c))?;
 /// assert!(ms > 0.0);
 /// # Ok(())
 /// # }
@@ -39,18 +38,18 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// A timer for work on the device's own stream.
+    /// Creates a timer for work on the device's own stream.
     ///
     /// # Errors
     ///
-    /// [`Error::Driver`] if there are no more events.
+    /// [`Error::Driver`] if events run out.
     pub fn new(device: &Device) -> Result<Self, Error> {
         let _current = device.enter()?;
         let event = || Event::new(EventFlags::DEFAULT).map_err(|error| fail(device, error));
         Ok(Self { device: device.clone(), start: event()?, stop: event()? })
     }
 
-    /// What its times measure.
+    /// The clock of its times.
     pub fn clock(&self) -> Clock {
         match self.device.info().kind {
             DeviceKind::Gpu => Clock::GpuEvents,
@@ -58,12 +57,13 @@ impl Timer {
         }
     }
 
-    /// Milliseconds that the device takes for what `enqueue` enqueues on its own stream; waits for
-    /// the end.
+    /// Milliseconds of the device for the work that `enqueue` enqueues on its own stream.
+    ///
+    /// Waits for the end of the work.
     ///
     /// # Errors
     ///
-    /// That of `enqueue`, a fault of a kernel, or [`Error::Driver`].
+    /// The error of `enqueue`, a fault of a kernel, or [`Error::Driver`].
     pub fn milliseconds<E: From<Error>>(
         &self,
         enqueue: impl FnOnce() -> Result<(), E>,
@@ -72,12 +72,13 @@ impl Timer {
         Ok(ms)
     }
 
-    /// As [`Timer::milliseconds`], with what `enqueue` has found out; `meanwhile` may add to that
-    /// before this waits.
+    /// Times work like [`Timer::milliseconds`], and returns the value of `enqueue`.
+    ///
+    /// `meanwhile` may change this value before the wait.
     ///
     /// # Errors
     ///
-    /// As for [`Timer::milliseconds`].
+    /// See [`Timer::milliseconds`].
     pub fn time<T, E: From<Error>>(
         &self,
         enqueue: impl FnOnce(&Self) -> Result<T, E>,
@@ -88,14 +89,14 @@ impl Timer {
         let mut found = enqueue(self)?;
         self.record(&self.stop)?;
         meanwhile(&mut found);
-        // Through the device, which knows what a fault is.
+        // Through the device, which recognises faults.
         self.device.synchronize()?;
         let elapsed = self.stop.elapsed_time_f32(&self.start);
         let ms = elapsed.map_err(|error| fail(&self.device, error))?;
         Ok((f64::from(ms), found))
     }
 
-    /// Whether the device has reached the beginning of what is timed now.
+    /// Whether the device has reached the start of the current time span.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The tuner: what [`auto`](cuda_gemm::auto) goes by, measured.
+//! The tuner: what [`auto`](cuda_gemm::select) goes by, measured.
 
 mod calibrate;
 mod context;

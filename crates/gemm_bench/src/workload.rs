@@ -1,4 +1,4 @@
-//! The matrices of one product on the device, and the candidates that are timed with them.
+//! One product's matrices on the device, and the timing of candidates on them.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::operands::Operands;
 use crate::side_by_side::{Measured, SAMPLE_MS, SideBySide};
 use crate::time::{self, Samples};
 
-/// Samples of each on a GPU, unless somebody wants another number.
+/// The default number of samples of each candidate on a GPU.
 const GPU_REPEAT: u32 = 10;
 
-/// How many samples there are of each candidate, if so many are wanted.
+/// The number of samples per candidate: `wanted`, or the default.
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice};
@@ -32,20 +32,20 @@ pub fn samples(device: &Device, wanted: Option<u32>) -> u32 {
     wanted.unwrap_or(if device.is_soft() { 1 } else { GPU_REPEAT })
 }
 
-/// What [`Workload::measure`] measured of one candidate.
+/// The results of [`Workload::measure`] for one candidate.
 pub struct Timed<'e> {
-    /// What ran.
+    /// The job that ran.
     pub job: &'e Job,
-    /// How long it took.
+    /// The times.
     pub samples: Samples,
-    /// How busy it kept the GPU; none on the software device, and for tensor cores.
+    /// The use of the GPU's units; `None` on the software device, and for tensor cores.
     pub load: Option<Load>,
 }
 
-/// Sets of matrices for all that run.
+/// Sets of matrices that all candidates share.
 ///
-/// On a GPU everything is timed by [`SideBySide`], as [`compare`](crate::compare) does it. On the
-/// software device, whose times say nothing about a GPU, a sample is one run on one set.
+/// On a GPU, [`SideBySide`] times everything, as in [`compare`](crate::compare). On the software
+/// device, whose times say nothing about a GPU, a sample is one run on one set.
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice, Gemm};
@@ -58,7 +58,8 @@ pub struct Timed<'e> {
 /// let mut workload = Workload::new(&device, &operands, Some(3), L2::Cold)?;
 ///
 /// let loaded = Selection::parse("tile2d")?.load(&device, None)?;
-/// let candidates = [loaded[0].prepare(gemm, KernelOptions::default(), Selection::All)?];
+/// let all = Selection::All(gemm.compute);
+/// let candidates = [loaded[0].prepare(gemm, KernelOptions::default(), all)?];
 /// for timed in workload.measure(&candidates, |run| run(), |_, _| ())? {
 ///     let timed = timed.expect("it runs");
 ///     println!("{:.3} ms", timed.samples.median());
@@ -73,25 +74,26 @@ pub struct Workload<'a> {
     gemm: Gemm,
     repeat: u32,
     buffers: RotatingBuffers,
-    /// How many sets there should be.
+    /// The wanted number of sets.
     wanted: usize,
-    /// What C holds before a run; none if it is not read.
+    /// The contents of C before a run; `None` if C is not read.
     old: Option<&'a Matrix>,
-    /// What times on a GPU.
+    /// The timing on a GPU.
     meter: Option<SideBySide>,
     l2: L2,
 }
 
 impl<'a> Workload<'a> {
-    /// Copies the matrices to the device: A, B, and the old C if it is read. There are `repeat`
-    /// samples of each candidate: ten on a GPU and one on the software device unless that is given.
+    /// Copies A, B, and the old C if it is read, to the device.
     ///
-    /// `l2` is what the L2 cache of a GPU holds when a product starts. The software device has
-    /// none.
+    /// `repeat` is the number of samples of each candidate, by default ten on a GPU and one on the
+    /// software device.
+    ///
+    /// `l2` is the state of a GPU's L2 cache when a product starts. The software device has none.
     ///
     /// # Errors
     ///
-    /// [`cuda_gemm::Error::DeviceMemory`] or [`cuda_gemm::Error::Driver`] if the memory is not to be had.
+    /// [`cuda_gemm::Error::DeviceMemory`] or [`cuda_gemm::Error::Driver`] if memory is short.
     pub fn new(
         device: &Device,
         operands: &'a Operands,
@@ -101,7 +103,7 @@ impl<'a> Workload<'a> {
         let gemm = operands.gemm();
         let needed = gemm.bytes();
         device.require_memory(needed)?;
-        // It fits 64 bits, as the free memory does.
+        // Fits 64 bits, as the free memory does.
         let bytes = needed as u64;
         let is_soft = device.is_soft();
         let meter = (!is_soft).then(|| SideBySide::new(device, bytes)).transpose()?;
@@ -114,22 +116,24 @@ impl<'a> Workload<'a> {
         Ok(Self { device: device.clone(), gemm: *gemm, repeat, buffers, wanted, old, meter, l2 })
     }
 
-    /// Samples of each.
+    /// Samples of each candidate.
     pub fn repeat(&self) -> u32 {
         self.repeat
     }
 
-    /// How many sets of matrices take turns, and how many should, so that the L2 cache is cold.
+    /// The sets of matrices in rotation, and the number for a cold L2 cache.
     pub fn sets(&self) -> (usize, usize) {
         (self.buffers.len(), self.wanted)
     }
 
-    /// Times everything that can run, in turn, in the order of `candidates`; why not for what
-    /// cannot. `around` makes each run on the software device, which takes as long as the call, to
-    /// show how far it is; on a GPU `sampled` is told how many samples there are of how many.
+    /// Times all candidates that can run, in turn; others return their reasons.
     ///
-    /// Where the old C is read, a timed launch reads what the one before it on the same matrices
-    /// left there.
+    /// The results are in the order of `candidates`. On the software device, `around` wraps each
+    /// run, which lasts as long as the call, to show progress. On a GPU, `sampled` receives the
+    /// samples done and the samples wanted.
+    ///
+    /// If the old C is read, a timed launch reads the result of the launch before it on the same
+    /// matrices.
     ///
     /// # Errors
     ///
@@ -164,7 +168,7 @@ impl<'a> Workload<'a> {
         let timed = candidates.iter().map(|candidate| {
             let job = candidate.job.as_ref()?;
             let (samples, roofs) = measured.next().expect("one for each job");
-            // The roofs are those of f32.
+            // The roofs are for f32.
             let roofs = roofs.filter(|_| job.gemm().compute == Compute::F32);
             let load = roofs.map(|(rates, launch_ms)| {
                 let ms = samples.median();
@@ -175,13 +179,13 @@ impl<'a> Workload<'a> {
         Ok(timed.collect())
     }
 
-    /// What a job computes. `again` says whether others have run since.
+    /// The result of a job. `again` says whether others have run since.
     ///
     /// # Errors
     ///
-    /// As for [`Workload::measure`].
+    /// See [`Workload::measure`].
     pub fn result(&mut self, job: &Job, again: bool) -> Result<Matrix, Error> {
-        // What the launches of a batch left in C is no result of one product.
+        // A batch's launches leave in C no result of a single product.
         match again || self.meter.is_some() {
             true => self.buffers.result(job, self.old),
             false => self.buffers.first(),

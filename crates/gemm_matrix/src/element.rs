@@ -1,11 +1,12 @@
-//! Types of elements: what they round to, and how they lie in memory.
+//! Element types: their rounding and their storage.
 
 use std::fmt;
 
 use half::{bf16, f16};
 
-/// The type of a matrix's elements on a device. On the host they are f32, which holds all of them
-/// exactly.
+/// The element type of a device matrix.
+///
+/// On the host elements are f32, which holds all types exactly.
 ///
 /// ```
 /// use gemm_matrix::{Element, Matrix};
@@ -22,17 +23,17 @@ pub enum Element {
     /// 24 bits of precision.
     #[default]
     F32,
-    /// The upper half of an f32: 8 bits of precision. Rounded to the nearest, ties to even.
+    /// The upper half of an f32, with 8 bits of precision, rounded to the nearest, ties to even.
     Bf16,
-    /// 11 bits of precision, and numbers up to 65504. Rounded to the nearest, ties to even.
+    /// 11 bits of precision, and numbers up to 65504, rounded to the nearest, ties to even.
     F16,
 }
 
 impl Element {
-    /// All of them.
+    /// All element types.
     pub const ALL: [Self; 3] = [Self::F32, Self::Bf16, Self::F16];
 
-    /// Its name.
+    /// The name of the type.
     pub const fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
@@ -49,7 +50,7 @@ impl Element {
         }
     }
 
-    /// The largest relative error of rounding to it.
+    /// The largest relative error of rounding to this type.
     pub const fn unit_roundoff(self) -> f64 {
         match self {
             Self::F32 => 1.0 / (1 << 24) as f64,
@@ -58,7 +59,7 @@ impl Element {
         }
     }
 
-    /// The smallest number that has all of its bits.
+    /// The smallest number with full precision.
     pub fn min_positive(self) -> f64 {
         match self {
             Self::F16 => f16::MIN_POSITIVE.to_f64(),
@@ -66,7 +67,7 @@ impl Element {
         }
     }
 
-    /// The largest number.
+    /// The largest finite number.
     pub fn max(self) -> f64 {
         match self {
             Self::F32 => f32::MAX.into(),
@@ -75,7 +76,7 @@ impl Element {
         }
     }
 
-    /// The number of this type that a number becomes.
+    /// Rounds a number to this type.
     #[must_use]
     pub fn round(self, x: f32) -> f32 {
         match self {
@@ -85,7 +86,7 @@ impl Element {
         }
     }
 
-    /// The elements as they lie in memory, rounded.
+    /// The rounded elements, as stored in memory.
     pub fn encode(self, values: &[f32]) -> Vec<u8> {
         match self {
             Self::F32 => values.iter().flat_map(|&x| x.to_le_bytes()).collect(),
@@ -94,7 +95,7 @@ impl Element {
         }
     }
 
-    /// The elements that lie in these bytes; what is left over at the end is ignored.
+    /// The elements stored in these bytes; a partial element at the end is ignored.
     pub fn decode(self, bytes: &[u8]) -> Vec<f32> {
         let halves = bytes.as_chunks().0;
         match self {
@@ -103,6 +104,38 @@ impl Element {
             Self::F16 => halves.iter().map(|&half| f16::from_le_bytes(half).to_f32()).collect(),
         }
     }
+}
+
+/// A type of matrix elements in device memory: `f32`, `bf16` or `f16`.
+///
+/// ```
+/// use gemm_matrix::{Element, Scalar, bf16};
+///
+/// assert_eq!(bf16::ELEMENT, Element::Bf16);
+/// assert_eq!(bf16::from_f32(257.0).to_f32(), 256.0);
+/// ```
+///
+/// # Safety
+///
+/// [`ELEMENT`](Scalar::ELEMENT) describes the type's storage, and every bit pattern is a value.
+pub unsafe trait Scalar: Copy + fmt::Debug + PartialEq + Send + Sync + 'static {
+    /// The type, as a value.
+    const ELEMENT: Element;
+}
+
+// SAFETY: four bytes, all of whose patterns are numbers or NaN.
+unsafe impl Scalar for f32 {
+    const ELEMENT: Element = Element::F32;
+}
+
+// SAFETY: a transparent `u16`, as `Element` says.
+unsafe impl Scalar for bf16 {
+    const ELEMENT: Element = Element::Bf16;
+}
+
+// SAFETY: a transparent `u16`, as `Element` says.
+unsafe impl Scalar for f16 {
+    const ELEMENT: Element = Element::F16;
 }
 
 impl fmt::Display for Element {

@@ -1,16 +1,16 @@
-//! What is done to the elements of a product.
+//! Operations on the elements of a product.
 
-/// What a vector has an element for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The dimension for which a vector has one element each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Axis {
-    /// Each row of a matrix.
+    /// One element per row of a matrix.
     Row,
-    /// Each column.
+    /// One element per column.
     Column,
 }
 
 impl Axis {
-    /// How many elements the vector has for a matrix of so many rows and columns.
+    /// The number of elements for a matrix of `rows` x `cols`.
     ///
     /// ```
     /// use gemm_matrix::Axis;
@@ -25,8 +25,8 @@ impl Axis {
     }
 }
 
-/// A function of each element.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A function applied to each element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Activation {
     /// `max(x, 0)`.
     Relu,
@@ -39,10 +39,10 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// All of them.
+    /// All activations.
     pub const ALL: [Self; 4] = [Self::Relu, Self::Gelu, Self::GeluTanh, Self::Silu];
 
-    /// As the command line and saved runs name it.
+    /// The name on the command line and in saved runs.
     ///
     /// ```
     /// use gemm_matrix::Activation;

@@ -1,4 +1,4 @@
-//! Matrices of f32 in the host's memory.
+//! f32 matrices on the host.
 
 use crate::element::Element;
 
@@ -21,18 +21,18 @@ pub struct Matrix {
     data: Vec<f32>,
 }
 
-/// Elements of a matrix of this shape.
+/// The number of elements of this shape.
 ///
 /// # Panics
 ///
-/// If a `usize` cannot count them.
+/// If they overflow a `usize`.
 fn elements(rows: usize, cols: usize) -> usize {
     let elements = rows.checked_mul(cols);
     elements.unwrap_or_else(|| panic!("a {rows} x {cols} matrix has more than 2^64 elements"))
 }
 
 impl Matrix {
-    /// A matrix of zeros. The memory must be known to be there.
+    /// A matrix of zeros. Make sure beforehand that memory suffices.
     ///
     /// # Panics
     ///
@@ -53,11 +53,11 @@ impl Matrix {
         Self { rows, cols, data }
     }
 
-    /// A matrix whose element (row, col) is what the function returns.
+    /// A matrix whose element (row, col) is `f(row, col)`.
     ///
     /// # Panics
     ///
-    /// As [`Matrix::zeros`].
+    /// See [`Matrix::zeros`].
     pub fn from_fn(rows: usize, cols: usize, mut f: impl FnMut(usize, usize) -> f32) -> Self {
         let data = (0..elements(rows, cols)).map(|i| f(i / cols, i % cols)).collect();
         Self { rows, cols, data }
@@ -65,9 +65,8 @@ impl Matrix {
 
     /// Random elements, uniform over the multiples of 2^-23 in [-1, 1).
     ///
-    /// The same seed and stream give the same matrix on every machine, whatever the
-    /// number of threads. Use another stream for each matrix of a problem. Behind the feature
-    /// `random`.
+    /// A seed and a stream give the same matrix on every machine, with any number of threads. Use
+    /// another stream for each matrix of a problem. Needs the feature `random`.
     ///
     /// ```
     /// use gemm_matrix::Matrix;
@@ -78,14 +77,14 @@ impl Matrix {
     ///
     /// # Panics
     ///
-    /// As [`Matrix::zeros`].
+    /// See [`Matrix::zeros`].
     #[cfg(feature = "random")]
     pub fn random(rows: usize, cols: usize, seed: u64, stream: u64) -> Self {
         use rand_chacha::ChaCha8Rng;
         use rand_chacha::rand_core::{Rng, SeedableRng};
         use rayon::prelude::*;
 
-        // A piece of the key stream for each chunk of elements, one word each.
+        // Each chunk of elements has its own piece of the key stream, one word per element.
         const CHUNK: usize = 1 << 14;
         let mut data = vec![0.0; elements(rows, cols)];
         data.par_chunks_mut(CHUNK).enumerate().for_each(|(i, chunk)| {
@@ -99,7 +98,7 @@ impl Matrix {
         Self { rows, cols, data }
     }
 
-    /// The matrix whose elements are rounded to a type.
+    /// Rounds all elements to a type.
     #[must_use]
     pub fn rounded(mut self, element: Element) -> Self {
         self.data.iter_mut().for_each(|x| *x = element.round(*x));
@@ -116,10 +115,14 @@ impl Matrix {
     /// ```
     #[must_use]
     pub fn transposed(&self) -> Self {
-        // In blocks that fit the cache, so that no line is fetched for one element.
+        // Blocks fit the cache, so that no line is fetched for a single element.
         const BLOCK: usize = 32;
         let Self { rows, cols, .. } = *self;
         let mut transposed = Self::zeros(cols, rows);
+        if self.data.is_empty() {
+            // Without columns there may be any number of rows.
+            return transposed;
+        }
         for row0 in (0..rows).step_by(BLOCK) {
             for col0 in (0..cols).step_by(BLOCK) {
                 for row in row0..rows.min(row0 + BLOCK) {
@@ -132,12 +135,12 @@ impl Matrix {
         transposed
     }
 
-    /// Rows.
+    /// The number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Columns.
+    /// The number of columns.
     pub fn cols(&self) -> usize {
         self.cols
     }
@@ -157,11 +160,11 @@ impl Matrix {
         self.data
     }
 
-    /// One row.
+    /// One row, as a slice.
     ///
     /// # Panics
     ///
-    /// If there are not so many.
+    /// If the row is out of bounds.
     pub fn row(&self, row: usize) -> &[f32] {
         assert!(row < self.rows, "row {row} of a {} x {} matrix", self.rows, self.cols);
         &self.data[row * self.cols..][..self.cols]
@@ -171,7 +174,7 @@ impl Matrix {
     ///
     /// # Panics
     ///
-    /// If it is outside.
+    /// If the element is out of bounds.
     pub fn at(&self, row: usize, col: usize) -> f32 {
         self.row(row)[col]
     }
@@ -187,13 +190,13 @@ mod tests {
         assert_eq!(a, Matrix::random(300, 200, 42, 1));
         assert_ne!(a, Matrix::random(300, 200, 42, 2));
         assert_ne!(a, Matrix::random(300, 200, 43, 1));
-        // The first elements do not depend on how many follow, so not on the chunks.
+        // The first elements do not depend on the number of elements, so not on the chunks.
         assert_eq!(a.as_slice()[..50], Matrix::random(1, 50, 42, 1).data);
         let single = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
         assert_eq!(a, single.install(|| Matrix::random(300, 200, 42, 1)));
     }
 
-    /// Shapes whose product wraps to 0, and to a few.
+    /// Shapes whose product wraps to 0, or to a small number.
     #[test]
     fn more_elements_than_can_be_counted_are_refused() {
         for [rows, cols] in [[1 << 33, 1 << 31], [1 << 63, 2], [(1 << 32) + 1, (1 << 32) + 1]] {

@@ -1,8 +1,8 @@
-//! NumPy's `.npy` files: matrices of f32 or f16 in, and of f32 out.
+//! NumPy's `.npy` files: reads f32 and f16 matrices, and writes f32.
 //!
 //! The format is NumPy's own
-//! (<https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>): a magic
-//! number, a version, and a Python dictionary of three keys, then the bare elements.
+//! (<https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>). A magic number, a
+//! version and a Python dictionary of three keys precede the bare elements.
 //!
 //! ```
 //! use std::fs::{self, File};
@@ -41,14 +41,15 @@ use header::{Header, exact, read_header};
 #[derive(Debug, thiserror::Error)]
 #[error("cannot use {}: {source}", .path.display())]
 pub struct NpyFileError {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The problem with it.
     pub source: NpyError,
 }
 
-/// An opened `.npy` file whose header is known to be a matrix of f32 or f16. The elements
-/// are read by [`NpyFile::read`], so that sizes can be checked first.
+/// An opened `.npy` file whose header describes an f32 or f16 matrix.
+///
+/// [`NpyFile::read`] reads the elements, so that sizes can be checked first.
 #[derive(Debug)]
 pub struct NpyFile {
     path: PathBuf,
@@ -74,7 +75,7 @@ impl NpyFile {
         let mut reader = BufReader::with_capacity(1 << 20, file);
         let (header, length) = read_header(&mut reader)?;
         let expected = header.bytes();
-        // A pipe has no length; there the end is found while reading.
+        // A pipe has no length, so its end is found while reading.
         if metadata.is_file() {
             let found = metadata.len().saturating_sub(length);
             if found < expected {
@@ -84,7 +85,7 @@ impl NpyFile {
         Ok((header, reader))
     }
 
-    /// Rows and columns.
+    /// The numbers of rows and columns.
     pub fn shape(&self) -> (usize, usize) {
         (self.header.rows, self.header.cols)
     }
@@ -115,7 +116,7 @@ fn read_elements(header: &Header, reader: &mut impl Read) -> Result<Matrix, NpyE
         let values = element.decode(piece).into_iter();
         match fortran_order {
             false => data[at..at + count].iter_mut().zip(values).for_each(|(to, from)| *to = from),
-            // In Fortran order the file goes down the columns.
+            // Fortran order walks down the columns.
             true => {
                 for (i, value) in (at..).zip(values) {
                     data[i % rows * cols + i / rows] = value;
@@ -127,21 +128,21 @@ fn read_elements(header: &Header, reader: &mut impl Read) -> Result<Matrix, NpyE
     Ok(matrix)
 }
 
-/// Writes a matrix in C order, as NumPy would.
+/// Writes a matrix in C order, as NumPy does.
 ///
 /// # Errors
 ///
-/// Those of the writer.
+/// The writer's errors.
 pub fn write_matrix(matrix: &Matrix, writer: &mut impl Write) -> io::Result<()> {
     let mut header = String::new();
     let (rows, cols) = (matrix.rows(), matrix.cols());
     write!(header, "{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {cols}), }}")
         .expect("a string takes all");
-    // Spaces up to a multiple of 64 for everything in front of the elements, and a newline.
+    // Padded with spaces and a newline, so that the elements begin at a multiple of 64.
     let length = (MAGIC.len() + 4 + header.len() + 1).next_multiple_of(64) - MAGIC.len() - 4;
     writer.write_all(MAGIC)?;
     writer.write_all(&[1, 0])?;
-    // Two dimensions are at most 40 digits.
+    // Fits 16 bits: two dimensions have at most 40 digits.
     writer.write_all(&(length as u16).to_le_bytes())?;
     writeln!(writer, "{header:<width$}", width = length - 1)?;
     for values in matrix.as_slice().chunks(1 << 16) {
@@ -192,7 +193,7 @@ mod tests {
 
     #[test]
     fn fortran_order_goes_on_from_piece_to_piece() {
-        // Five pieces in f32 and three in f16. Each value is its place in the file, as f16 has it.
+        // Five pieces in f32 and three in f16. Each value is its place in the file, exact in f16.
         let (rows, cols) = (517, 521);
         let place = |row, col| ((col * rows + row) % 2003) as f32;
         let expected = Matrix::from_fn(rows, cols, place);
@@ -220,7 +221,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_what_numpy_writes() {
-        // numpy.save of numpy.array([[1, -2.5]], dtype='<f4'), byte for byte.
+        // The bytes of numpy.save for numpy.array([[1, -2.5]], dtype='<f4').
         let mut expected = b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, \
             'shape': (1, 2), }"
             .to_vec();
@@ -258,7 +259,7 @@ mod tests {
 
     #[test]
     fn types_in_other_spellings() {
-        // What numpy.dtype makes float32 and float16 of, on a little-endian host.
+        // Spellings that numpy.dtype resolves to float32 and float16 on a little-endian host.
         let spellings = [
             (Element::F32, ["<f4", "=f4", "|f4", "f4", "<f", "=f", "f", "float32", "single"]),
             (Element::F16, ["<f2", "=f2", "|f2", "f2", "<e", "=e", "e", "float16", "half"]),

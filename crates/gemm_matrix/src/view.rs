@@ -1,4 +1,4 @@
-//! Borrowed matrices: all of one, or elements in a slice with a leading dimension.
+//! Borrowed matrices: a whole one, or elements of a slice with a leading dimension.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -6,11 +6,11 @@ use std::slice;
 
 use crate::matrix::Matrix;
 
-/// What is wrong with a view.
+/// The problem with a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ViewError {
-    /// A leading dimension shorter than the rows it separates.
+    /// A leading dimension shorter than the rows.
     #[error("the leading dimension is {ld}, and must be at least the {cols} columns")]
     LeadingDimension {
         /// Its value, in elements.
@@ -26,7 +26,7 @@ pub enum ViewError {
         /// Elements of the slice.
         len: usize,
     },
-    /// A slice that goes on where the matrix ends, where all of it should be copied.
+    /// A slice that is longer than the matrix, in a copy that must use all of it.
     #[error("the matrix has {elements} elements, and the slice {len}; pass a shorter one")]
     TooLong {
         /// Elements of the matrix.
@@ -34,14 +34,14 @@ pub enum ViewError {
         /// Elements of the slice.
         len: usize,
     },
-    /// A matrix of another library whose rows are not stored element after element, and in order.
+    /// A matrix of another library that is not row-major, or whose rows are in reverse order.
     #[error(
         "the matrix is not row-major; pass its transpose if that is, or copy it to row-major order"
     )]
     NotRowMajor,
 }
 
-/// A row-major matrix in borrowed memory. What lies between its rows is not borrowed.
+/// A row-major matrix in borrowed memory. Gaps between rows are not borrowed.
 ///
 /// ```
 /// use gemm_matrix::{Matrix, MatrixRef};
@@ -65,8 +65,7 @@ pub struct MatrixRef<'a> {
     elements: PhantomData<&'a [f32]>,
 }
 
-/// A row-major matrix in borrowed memory, to be written. What lies between its rows is not
-/// borrowed.
+/// A row-major matrix in mutably borrowed memory. Gaps between rows are not borrowed.
 ///
 /// ```
 /// use gemm_matrix::MatrixMut;
@@ -97,8 +96,9 @@ unsafe impl Send for MatrixMut<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for MatrixMut<'_> {}
 
-/// Elements from a matrix's first to its last, with the leading dimension `ld`: the last row ends
-/// after its last element, not after `ld` of them.
+/// Elements from a matrix's first to its last, with the leading dimension `ld`.
+///
+/// The last row ends after its last element, not after `ld` elements.
 ///
 /// ```
 /// assert_eq!(gemm_matrix::span(2, 2, 3), 5);
@@ -110,7 +110,7 @@ pub fn span(rows: usize, cols: usize, ld: usize) -> u128 {
     }
 }
 
-/// Whether a slice of so many elements holds a matrix.
+/// Whether a slice of `len` elements has room for a matrix.
 fn expect_room(len: usize, rows: usize, cols: usize, ld: usize) -> Result<(), ViewError> {
     if ld < cols {
         return Err(ViewError::LeadingDimension { ld, cols });
@@ -122,20 +122,20 @@ fn expect_room(len: usize, rows: usize, cols: usize, ld: usize) -> Result<(), Vi
     Ok(())
 }
 
-/// Of a matrix: how many runs of neighbouring elements there are, and how long each is, if both
-/// it and its copy, with these leading dimensions, have them side by side.
+/// The number and the length of the contiguous runs of a matrix.
+///
+/// `dense` says that the matrix and its copy both have no gaps between rows.
 fn runs(rows: usize, cols: usize, dense: bool) -> (usize, usize) {
     match (rows == 0 || cols == 0, dense) {
         (true, _) => (0, 1),
-        // The product is no more than the slice has.
+        // The product is at most the length of the slice.
         (false, true) => (1, rows * cols),
         (false, false) => (rows, cols),
     }
 }
 
 impl<'a> MatrixRef<'a> {
-    /// `rows` x `cols` elements, from the slice's first one on; `ld` elements lie between the
-    /// beginnings of rows.
+    /// `rows` x `cols` elements from the slice's first on, with rows `ld` elements apart.
     ///
     /// # Errors
     ///
@@ -146,22 +146,22 @@ impl<'a> MatrixRef<'a> {
         Ok(unsafe { Self::from_raw(NonNull::from(data).cast(), [rows, cols, ld]) })
     }
 
-    /// `rows` x `cols` elements with this leading dimension, from this address on.
+    /// `rows` x `cols` elements at this address, with rows `ld` elements apart.
     ///
     /// # Safety
     ///
-    /// Each row is `cols` elements that are borrowed for `'a`; `ld` is at least `cols`, and all rows
-    /// lie in one allocation.
+    /// - Each row is `cols` elements that are borrowed for `'a`.
+    /// - `ld` is at least `cols`, and all rows lie in one allocation.
     pub(crate) unsafe fn from_raw(first: NonNull<f32>, [rows, cols, ld]: [usize; 3]) -> Self {
         Self { first, rows, cols, ld, elements: PhantomData }
     }
 
-    /// Rows.
+    /// The number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Columns.
+    /// The number of columns.
     pub fn cols(&self) -> usize {
         self.cols
     }
@@ -171,25 +171,26 @@ impl<'a> MatrixRef<'a> {
         self.ld
     }
 
-    /// One row.
+    /// One row, as a slice.
     ///
     /// # Panics
     ///
-    /// If there are not so many.
+    /// If the row is out of bounds.
     pub fn row(&self, row: usize) -> &'a [f32] {
         assert!(row < self.rows, "row {row} of a {} x {} matrix", self.rows, self.cols);
         // SAFETY: a row of the matrix, which is borrowed for `'a`.
         unsafe { slice::from_raw_parts(self.first.add(row * self.ld).as_ptr(), self.cols) }
     }
 
-    /// The longest runs of elements that lie side by side here and in a copy with the leading
-    /// dimension `ld`: where each begins in the copy, and the elements.
+    /// The longest contiguous runs of elements, here and in a copy with leading dimension `ld`.
+    ///
+    /// Each has its offset in the copy, and its elements.
     pub fn runs(&self, ld: usize) -> impl Iterator<Item = (usize, &'a [f32])> + use<'a> {
         let Self { first, rows, cols, ld: own, .. } = *self;
         let (count, len) = runs(rows, cols, own == cols && ld == cols);
         (0..count).map(move |row| {
-            // SAFETY: a row of the matrix, or all of them where nothing lies in between; they are
-            // borrowed for `'a`.
+            // SAFETY: a row of the matrix, or all rows if there are no gaps; they are borrowed for
+            // `'a`.
             let run = unsafe { slice::from_raw_parts(first.add(row * own).as_ptr(), len) };
             (row * ld, run)
         })
@@ -197,11 +198,11 @@ impl<'a> MatrixRef<'a> {
 }
 
 impl<'a> MatrixMut<'a> {
-    /// As [`MatrixRef::new`].
+    /// A matrix to be written: see [`MatrixRef::new`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// See [`MatrixRef::new`].
     pub fn new(
         data: &'a mut [f32],
         rows: usize,
@@ -213,26 +214,26 @@ impl<'a> MatrixMut<'a> {
         Ok(unsafe { Self::from_raw(NonNull::from(data).cast(), [rows, cols, ld]) })
     }
 
-    /// As [`MatrixRef::from_raw`].
+    /// A matrix to be written: see [`MatrixRef::from_raw`].
     ///
     /// # Safety
     ///
-    /// As there, and each row is borrowed mutably.
+    /// The contract of [`MatrixRef::from_raw`], and each row is borrowed mutably.
     pub(crate) unsafe fn from_raw(first: NonNull<f32>, [rows, cols, ld]: [usize; 3]) -> Self {
         Self { first, rows, cols, ld, elements: PhantomData }
     }
 
-    /// Rows.
+    /// The number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Columns.
+    /// The number of columns.
     pub fn cols(&self) -> usize {
         self.cols
     }
 
-    /// As [`MatrixRef::runs`].
+    /// The contiguous runs, for writing: see [`MatrixRef::runs`].
     pub fn runs_mut(&mut self, ld: usize) -> impl Iterator<Item = (usize, &mut [f32])> {
         let Self { first, rows, cols, ld: own, .. } = *self;
         let (count, len) = runs(rows, cols, own == cols && ld == cols);
@@ -244,15 +245,14 @@ impl<'a> MatrixMut<'a> {
     }
 }
 
-/// The leading dimension of a matrix whose neighbours in a column, and in a row, are so many
-/// elements apart.
+/// The leading dimension of a matrix with these strides between rows and between columns.
 #[cfg(any(feature = "ndarray", feature = "faer"))]
 pub(crate) fn leading_dimension(
     [rows, cols]: [usize; 2],
     [row_stride, col_stride]: [isize; 2],
 ) -> Result<usize, ViewError> {
-    // The distance between rows says nothing where there is no second one, nor that between
-    // columns.
+    // The stride between rows is meaningless without a second row, and so is that between columns
+    // without a second column.
     if rows == 0 || cols == 0 {
         return Ok(cols);
     }

@@ -1,6 +1,6 @@
-//! Matrices of `faer`, behind the feature of that name.
+//! Matrices of `faer`, with the feature `faer`.
 //!
-//! `faer` stores matrices column after column, so it is the transpose of one that is row-major. With
+//! `faer` stores matrices column after column, so that their transposes are row-major. With
 //! transposes of A, B and C, the product is `C^T = B^T * A^T`.
 
 use std::ptr::NonNull;
@@ -22,8 +22,9 @@ use crate::view::{MatrixMut, MatrixRef, ViewError, leading_dimension};
 ///
 /// # Errors
 ///
-/// [`ViewError::NotRowMajor`] if neighbours in a row are not side by side, as in a column-major
-/// matrix, or rows are in reverse order; [`ViewError::LeadingDimension`] if rows overlap.
+/// - [`ViewError::NotRowMajor`] if neighbours in a row are not contiguous, as in a column-major
+///   matrix, or rows are in reverse order.
+/// - [`ViewError::LeadingDimension`] if rows overlap.
 impl<'a> TryFrom<MatRef<'a, f32>> for MatrixRef<'a> {
     type Error = ViewError;
 
@@ -36,7 +37,7 @@ impl<'a> TryFrom<MatRef<'a, f32>> for MatrixRef<'a> {
     }
 }
 
-/// As for [`MatrixRef`].
+/// Converts a mutable view, as for [`MatrixRef`].
 impl<'a> TryFrom<MatMut<'a, f32>> for MatrixMut<'a> {
     type Error = ViewError;
 
@@ -76,7 +77,7 @@ mod tests {
         assert_eq!(refused(columns.as_ref()), ViewError::NotRowMajor);
         assert_eq!(refused(columns.transpose().reverse_rows()), ViewError::NotRowMajor);
         assert!(MatrixMut::try_from(columns.as_mut()).is_err());
-        // One column has no second one beside it.
+        // A single column has no neighbour in its rows.
         let column = MatrixRef::try_from(columns.as_ref().submatrix(0, 1, 4, 1)).unwrap();
         assert_eq!((column.ld(), column.row(3)), (1, &[31.0][..]));
     }

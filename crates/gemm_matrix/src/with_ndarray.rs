@@ -1,4 +1,4 @@
-//! Matrices of `ndarray`, behind the feature of that name.
+//! Matrices of `ndarray`, with the feature `ndarray`.
 
 use std::ptr::NonNull;
 
@@ -20,8 +20,9 @@ use crate::view::{MatrixMut, MatrixRef, ViewError, leading_dimension};
 ///
 /// # Errors
 ///
-/// [`ViewError::NotRowMajor`] if neighbours in a row are not side by side, or rows are in reverse
-/// order; [`ViewError::LeadingDimension`] if rows overlap, as those that were broadcast do.
+/// - [`ViewError::NotRowMajor`] if neighbours in a row are not contiguous, or rows are in reverse
+///   order.
+/// - [`ViewError::LeadingDimension`] if rows overlap, as broadcast rows do.
 impl<'a> TryFrom<ArrayView2<'a, f32>> for MatrixRef<'a> {
     type Error = ViewError;
 
@@ -34,7 +35,7 @@ impl<'a> TryFrom<ArrayView2<'a, f32>> for MatrixRef<'a> {
     }
 }
 
-/// As for [`MatrixRef`].
+/// Converts a mutable view, as for [`MatrixRef`].
 impl<'a> TryFrom<ArrayViewMut2<'a, f32>> for MatrixMut<'a> {
     type Error = ViewError;
 
@@ -62,7 +63,7 @@ impl From<Matrix> for Array2<f32> {
     }
 }
 
-/// The elements are copied only where the array is not row-major.
+/// Copies the elements only if the array is not row-major.
 impl From<Array2<f32>> for Matrix {
     fn from(array: Array2<f32>) -> Self {
         let (rows, cols) = array.dim();
@@ -98,7 +99,7 @@ mod tests {
         // Every other row.
         let view = MatrixRef::try_from(array.slice(s![..;2, ..])).unwrap();
         assert_eq!((view.rows(), view.ld(), view.row(2)[6]), (3, 14, 46.0));
-        // A column, a row of a transposed array that has one, and nothing.
+        // A column, a row of a transposed one-column array, and an empty part.
         let view = MatrixRef::try_from(array.slice(s![.., 3..4])).unwrap();
         assert_eq!((view.ld(), view.row(4)), (7, &[43.0][..]));
         let view = MatrixRef::try_from(counting(1, 4).into_shape_with_order((4, 1)).unwrap().t())
@@ -120,7 +121,7 @@ mod tests {
         assert_eq!(refused(same), ViewError::LeadingDimension { ld: 0, cols: 4 });
     }
 
-    /// Two halves of an array, beside each other, are both borrowed mutably.
+    /// Two adjacent halves of an array are both borrowed mutably.
     #[test]
     fn halves_are_written_side_by_side() {
         let mut array = counting(3, 4);

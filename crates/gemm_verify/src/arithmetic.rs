@@ -1,52 +1,57 @@
-//! How a product is computed: what its error depends on, beside the matrices.
+//! The arithmetic of a product, on which its error depends beside the matrices.
 
 use gemm_matrix::Element;
 
 use super::check::{Bound, LAMBDA, SLACK, U};
 
-/// What [`Products::Tf32x3`] loses of both factors and their small parts' product, at most 9 u, and in the sums of
-/// small ones, less than 1 u; the rest is for a step that is not whole.
+/// The losses of [`Products::Tf32x3`], in units of u.
+///
+/// Both factors and their small parts' product lose at most 9 u. The sums of small products lose
+/// less than 1 u. The rest covers a partial step.
 const SPLIT: f64 = 12.0;
 
-/// Two factors of a product, each off by less than 2^-10 of itself.
+/// The relative loss of a product whose two factors each lose less than 2^-10.
 const CUT_OFF: f64 = 2.0 / 1024.0 + 1.0 / (1 << 20) as f64;
 
-/// How products are multiplied and added up. Sums are in f32.
+/// The multiplication and addition of products; sums are f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Products {
-    /// By FMAs, in any order.
+    /// FMAs, in any order.
     #[default]
     Fma,
-    /// By tensor cores.
+    /// Tensor cores.
     TensorCore,
-    /// By tensor cores, of f32 that they take as TF32, rounded or cut off: of the matrices as they were before.
+    /// Tensor cores on f32 converted to TF32, rounded or truncated; the matrices are the
+    /// unconverted ones.
     Tf32,
-    /// By tensor cores, of f32 in two parts of TF32 each, the sums of [`TF32X3_STEP`](Self::TF32X3_STEP) steps
-    /// along K in them and all others by FADDs.
+    /// Tensor cores on f32 split in two TF32 parts.
+    ///
+    /// Tensor cores sum [`TF32X3_STEP`](Self::TF32X3_STEP) steps along K, and FADDs do all other
+    /// additions.
     Tf32x3,
 }
 
 impl Products {
-    /// Steps along K that tensor cores add up, of [`Tf32x3`](Self::Tf32x3).
+    /// Steps along K that tensor cores sum for [`Tf32x3`](Self::Tf32x3).
     pub const TF32X3_STEP: usize = 32;
 }
 
-/// The type and the way in which a product is computed. C is in f32, and the default is that throughout.
+/// The element type and the arithmetic of a product; the default is f32 throughout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arithmetic {
-    /// The type of A and B. The matrices of the [`Problem`](crate::Problem) are rounded to it
-    /// already.
+    /// The type of A and B. The matrices of the [`Problem`](crate::Problem) are already rounded to
+    /// it.
     pub input: Element,
-    /// How they are multiplied.
+    /// The multiplication of A and B.
     pub products: Products,
 }
 
 impl Arithmetic {
     /// `g` of [the crate](crate), for an inner dimension.
     pub(super) fn factor(self, bound: Bound, depth: usize) -> f64 {
-        /// Roundings of the largest sum per step along K.
+        /// The most roundings of the largest sum per step along K.
         const TENSOR_CORE: f64 = 9.0 / 8.0;
-        /// And how much their spread is, at most, per root of a step.
+        /// The largest spread of the roundings, per root of a step.
         const SPREAD: f64 = 3.0;
         let k = depth as f64;
         if self.products == Products::Fma {
@@ -66,13 +71,14 @@ impl Arithmetic {
         (cut_off + (1.0 + cut_off) * rounding) * SLACK
     }
 
-    /// What the root mean square of the errors is at most, in units of the norms, for random matrices: see
-    /// [the crate](crate).
+    /// The bound of the errors' root mean square for random matrices, in units of the norms.
+    ///
+    /// See [the crate](crate).
     pub(super) fn rms_factor(self, depth: usize) -> f64 {
         let k = depth.max(1) as f64;
         let root = k.sqrt();
         let additions = U * ((1.0 + 7.0 / k) / 2.0).sqrt();
-        // All instructions, and three roundings of the sum at the end.
+        // All instructions, and three roundings of the final sum.
         let tensor_core = |k: f64| (0.75 * (k + 4.0).powf(1.5) / k + 3.0 / k.sqrt()) * U;
         let factor = match self.products {
             Products::Fma => additions,
@@ -86,20 +92,23 @@ impl Arithmetic {
         factor * SLACK
     }
 
-    /// Numbers smaller than this one lose bits where they are aligned to others: they count as if
-    /// they were as large.
+    /// The magnitude below which a number counts as this large.
+    ///
+    /// Smaller numbers lose bits when they are aligned to others.
     pub(super) fn floor(self) -> f64 {
         match self.products {
             Products::Fma => 0.0,
             Products::TensorCore | Products::Tf32 => self.input.min_positive(),
-            // 2^-103: from there on the lower part of a number is zero or a normal number of TF32.
+            // 2^-103: from there on, the lower part of a number is zero or a normal number of TF32.
             Products::Tf32x3 => f32::MIN_POSITIVE as f64 * (1u32 << 23) as f64,
         }
     }
 }
 
-/// The nearest TF32 number: eight bits of exponent and eleven of significand; of two as near the one whose last
-/// bit is zero. Bulk copies to a tensor map of TF32 round so, too.
+/// The nearest TF32 number, with 8 bits of exponent and 11 of significand.
+///
+/// Ties go to the number whose last bit is zero. Bulk copies with a TF32 tensor map round in this
+/// way.
 ///
 /// ```
 /// use gemm_verify::nearest_tf32;

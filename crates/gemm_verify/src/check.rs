@@ -1,4 +1,4 @@
-//! The question whether a result is right, and the answer.
+//! The check of a result: method, bound and outcome.
 
 use std::cmp::Ordering;
 
@@ -7,33 +7,35 @@ use gemm_matrix::Matrix;
 /// Unit roundoff of f32.
 pub(super) const U: f64 = 1.0 / (1 << 24) as f64;
 
-/// Covers what the tolerance leaves out: terms of second order in u, and the
+/// Covers two effects that the tolerance leaves out: terms of second order in u, and the
 /// reference's own rounding, 2^-29 of the tolerance.
 pub(super) const SLACK: f64 = 1.0 + 1e-6;
 
-/// How many standard deviations the probabilistic bounds allow; see
-/// [the crate](crate) for the odds.
+/// Standard deviations that the probabilistic bounds allow.
+///
+/// See [the crate](crate) for the odds.
 pub(super) const LAMBDA: f64 = 8.0;
 
 /// The spacing of subnormal f32 numbers.
 pub(super) const TINY: f64 = f32::MIN_POSITIVE as f64 * f32::EPSILON as f64;
 
-/// The most FMAs per core of a full reference, as FLOP: a few seconds.
+/// The most FLOP per core of a full reference: a few seconds.
 const FULL_FLOPS_PER_CORE: f64 = 1.5e11;
 
-/// The most f64 values kept of a reference: 2 GiB.
+/// The most f64 values of a reference: 2 GiB.
 const MAX_VALUES: usize = 1 << 28;
 
-/// Rows, and columns, that [`Method::Sampled`] compares element by element.
+/// Rows and columns that [`Method::Sampled`] compares element by element.
 pub(super) const SAMPLES: usize = 16;
 
-/// How the largest error that is not a mistake is bounded.
+/// The bound of the largest error that is not a mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// For random matrices, whose elements are independent and have mean zero. It bounds the root mean square
-    /// of the errors, too.
+    /// For random matrices, whose elements are independent and have mean zero.
+    ///
+    /// The root mean square of the errors is bounded as well.
     Probabilistic,
-    /// For any matrices: each element by itself.
+    /// For any matrices: bounds each element by itself.
     WorstCase,
 }
 
@@ -49,7 +51,7 @@ impl Bound {
     }
 }
 
-/// How much of the reference is computed.
+/// The part of the reference that is computed.
 ///
 /// ```
 /// use gemm_verify::Method;
@@ -61,7 +63,7 @@ impl Bound {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// All of it.
+    /// The whole reference.
     Full,
     /// Some rows and columns, and Freivalds' check of all elements in groups.
     Sampled {
@@ -71,9 +73,10 @@ pub enum Method {
 }
 
 impl Method {
-    /// The full product where it takes a few seconds on this machine, else the cheaper
-    /// check with groups as small as that time and memory allow. `depth` is the inner
-    /// dimension, 0 where alpha is 0.
+    /// Chooses the full product if it takes a few seconds on this machine.
+    ///
+    /// Otherwise chooses the cheaper check, with groups as small as that time and memory allow.
+    /// `depth` is the inner dimension, or 0 if alpha is 0.
     pub fn choose(m: usize, n: usize, depth: usize) -> Self {
         let budget = FULL_FLOPS_PER_CORE * rayon::current_num_threads() as f64;
         let [m, n, depth] = [m, n, depth].map(|size| size as f64);
@@ -82,13 +85,12 @@ impl Method {
         let group = time.max(space).ceil() as usize;
         match group {
             0 | 1 => Self::Full,
-            // A group does not reach over the end of a row.
+            // A group does not extend past the end of a row.
             _ => Self::Sampled { group: group.min(n as usize) },
         }
     }
 
-    /// Bytes of host memory that the reference and its making take; the largest number where that
-    /// is too small to count them.
+    /// Bytes of host memory for the reference and its computation; saturates.
     pub fn bytes(self, m: usize, n: usize, depth: usize) -> u128 {
         let [m, n, k] = [m as u128, n as u128, depth as u128];
         let values = match self {
@@ -97,7 +99,7 @@ impl Method {
                 .saturating_mul(n.div_ceil(group.max(1) as u128))
                 .saturating_add((m + n) * SAMPLES as u128),
         };
-        // Norms and signs; and each task's blocks, 2.5 MiB.
+        // Norms and signs, and each task's blocks of 2.5 MiB.
         let blocks = rayon::current_num_threads() as u128 * (5 << 19);
         values.saturating_add(m + 2 * n).saturating_mul(8).saturating_add(blocks)
     }
@@ -106,9 +108,9 @@ impl Method {
 /// The matrices and factors of one product, on the host.
 #[derive(Clone, Copy, Debug)]
 pub struct Problem<'a> {
-    /// m x k.
+    /// The matrix A, m x k.
     pub a: &'a Matrix,
-    /// k x n.
+    /// The matrix B, k x n.
     pub b: &'a Matrix,
     /// The old C, m x n; not needed if beta is 0.
     pub c: Option<&'a Matrix>,
@@ -120,57 +122,57 @@ pub struct Problem<'a> {
     pub bound: Bound,
 }
 
-/// What a result was found to be.
+/// The outcome of a check.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
-    /// How much of the reference was computed.
+    /// The part of the reference that was computed.
     pub method: Method,
-    /// Which bound the tolerance comes from.
+    /// The bound of the tolerance.
     pub bound: Bound,
     /// Elements compared one by one.
     pub elements: u64,
-    /// Elements outside their tolerance. With [`Method::Sampled`] the count stops at the
-    /// first group of a row with a wrong element, so it is a lower bound.
+    /// Elements outside their tolerance.
+    ///
+    /// With [`Method::Sampled`] this is a lower bound: the count stops at a row's first group with
+    /// a wrong element.
     pub failures: u64,
-    /// Elements that are not finite because f32 may overflow on the way; accepted.
+    /// Elements that are not finite because f32 may overflow on the way; they are accepted.
     pub overflowed: u64,
     /// The element with the largest error, if any was compared with a finite reference.
     pub largest: Option<Deviation>,
-    /// The element with the largest error in proportion to its tolerance.
+    /// The element with the largest error relative to its tolerance.
     pub worst: Option<Deviation>,
-    /// Elements that have an error: not those that overflowed, nor NaN and infinities where
-    /// they belong.
+    /// Elements that have an error. Excluded are overflowed elements, and expected NaN and
+    /// infinities.
     pub numbers: u64,
-    /// The sum of the squares of their errors; infinite if one of them is.
+    /// The sum of the squared errors; infinite if an error is.
     pub squared_errors: f64,
-    /// The sum of the squares of their bounds in the root mean square, which decide with
-    /// [`Bound::Probabilistic`].
+    /// The sum of the squared root-mean-square bounds, which [`Bound::Probabilistic`] also checks.
     pub squared_bounds: f64,
 }
 
-/// One element's error.
+/// The error of one element.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Deviation {
     /// The element's row.
     pub row: usize,
     /// The element's column.
     pub col: usize,
-    /// `|result - reference|`; infinite if the result is not what it should be and no
-    /// number.
+    /// `|result - reference|`; infinite for a result that is wrongly not a number.
     pub error: f64,
-    /// The largest error that would have passed.
+    /// The largest error that passes.
     pub tolerance: f64,
 }
 
 impl Deviation {
-    /// The error as a share of the tolerance: at most 1 passes.
+    /// The error relative to the tolerance: at most 1 passes.
     pub fn ratio(&self) -> f64 {
         if self.error == 0.0 { 0.0 } else { self.error / self.tolerance }
     }
 }
 
 impl Check {
-    /// A check of nothing yet.
+    /// A check without elements.
     pub fn new(method: Method, bound: Bound) -> Self {
         Self {
             method,
@@ -186,13 +188,12 @@ impl Check {
         }
     }
 
-    /// Whether every element that was compared is within its tolerance, and the root mean square of the errors
-    /// within its own.
+    /// Whether all compared elements, and the errors' root mean square, are within tolerance.
     pub fn passed(&self) -> bool {
         self.failure().is_none()
     }
 
-    /// Why it did not pass, in words.
+    /// The reason why the check failed, in words.
     pub fn failure(&self) -> Option<String> {
         if self.failures > 0 {
             let place = self.worst.map(|Deviation { row, col, error, .. }| {
@@ -211,13 +212,14 @@ impl Check {
         })
     }
 
-    /// The root of the mean square of the errors, of the elements compared one by one; `None`
-    /// if none of them has an error. Unlike the largest error it hardly depends on luck.
+    /// The root mean square of the errors of individually compared elements.
+    ///
+    /// `None` if no element has an error. Unlike the largest error, it hardly depends on luck.
     pub fn rms_error(&self) -> Option<f64> {
         (self.numbers > 0).then(|| (self.squared_errors / self.numbers as f64).sqrt())
     }
 
-    /// The largest root mean square that passes; `None` where the elements alone decide.
+    /// The largest root mean square that passes; `None` if only elements count.
     pub fn rms_tolerance(&self) -> Option<f64> {
         if self.numbers == 0 || self.bound == Bound::WorstCase {
             return None;
@@ -227,7 +229,7 @@ impl Check {
         Some((self.squared_bounds / numbers).sqrt() * luck)
     }
 
-    /// The same of a result that lies so many rows further down.
+    /// Moves the check's elements down by `rows` rows.
     #[must_use]
     pub fn below(mut self, rows: usize) -> Self {
         for deviation in [&mut self.largest, &mut self.worst].into_iter().flatten() {
@@ -236,7 +238,7 @@ impl Check {
         self
     }
 
-    /// What two checks by one method say together.
+    /// Combines two checks by one method.
     #[must_use]
     pub fn merge(mut self, other: Self) -> Self {
         self.elements += other.elements;
@@ -267,7 +269,7 @@ impl Check {
     }
 }
 
-/// The one with the larger key, the first if they are equal.
+/// The deviation with the larger key, or the first if they are equal.
 fn larger(
     a: Option<Deviation>,
     b: Option<Deviation>,
@@ -281,10 +283,10 @@ fn larger(
 }
 
 pub(super) enum Verdict {
-    /// Reference and result are NaN, or the same infinity.
+    /// The reference and the result are NaN, or the same infinity.
     Same,
-    /// Not finite, and f32 may overflow here.
+    /// The result is not finite, and f32 may overflow here.
     Overflowed,
-    /// Anything else; `rms` is what the error is at most in the root mean square.
+    /// Any other result; `rms` bounds the error in the root mean square.
     Number { passed: bool, deviation: Deviation, rms: f64 },
 }

@@ -1,4 +1,4 @@
-//! What is done to the elements of a product, in f64.
+//! The epilogue of a product, in f64.
 
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
@@ -7,35 +7,38 @@ use gemm_matrix::{Activation, Axis, Matrix};
 use crate::check::{SLACK, TINY, U};
 use crate::error::Error;
 
-/// No activation here grows faster: GELU's slope is 1.129 at most, SiLU's 1.0998.
+/// The largest slope of an activation: GELU's is at most 1.129, and SiLU's 1.0998.
 const SLOPE: f64 = 1.13;
 
-/// Roundings of an activation, in units of its argument: those of its own steps and of the exponential
-/// function that it takes.
+/// Roundings of an activation, in units of its argument.
+///
+/// They include those of the exponential function that it uses.
 const ACTIVATION_ROUNDINGS: f64 = 8.0;
 
-/// What is done to each element of `alpha * A * B + beta * C`, in this order:
-/// `activation(value * scale + bias) + residual`. [`Reference::then`](crate::Reference::then) takes it.
+/// The operations on each element of `alpha * A * B + beta * C`.
+///
+/// The order is `activation(value * scale + bias) + residual`.
+/// [`Reference::then`](crate::Reference::then) accepts an epilogue.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Epilogue<'a> {
-    /// A factor for each row, or for each column.
+    /// A factor for each row or each column.
     pub scale: Option<(Axis, &'a [f32])>,
-    /// What is added to each row, or to each column.
+    /// A summand for each row or each column.
     pub bias: Option<(Axis, &'a [f32])>,
-    /// A function of each element.
+    /// A function applied to each element.
     pub activation: Option<Activation>,
-    /// A matrix of C's shape that is added in the end.
+    /// A matrix of C's shape that is added last.
     pub residual: Option<&'a Matrix>,
 }
 
 impl Epilogue<'_> {
-    /// Whether nothing is done.
+    /// Whether there are no operations.
     pub fn is_none(&self) -> bool {
         let Self { scale, bias, activation, residual } = self;
         scale.is_none() && bias.is_none() && activation.is_none() && residual.is_none()
     }
 
-    /// Whether vectors and matrix go with a C of so many rows and columns.
+    /// Checks that the vectors and the matrix fit a C of this shape.
     pub(super) fn expect_shape(&self, rows: usize, cols: usize) -> Result<(), Error> {
         let vectors = [("the scale", self.scale), ("the bias", self.bias)];
         for (what, vector) in vectors {
@@ -59,7 +62,7 @@ impl Epilogue<'_> {
         }
     }
 
-    /// An element and bounds of its error, from those of `alpha * A * B + beta * C`.
+    /// An element and its error bounds, from those of `alpha * A * B + beta * C`.
     pub(super) fn apply(
         &self,
         row: usize,
@@ -69,7 +72,7 @@ impl Epilogue<'_> {
     ) -> (f64, [f64; 2]) {
         let at = |(axis, elements): (Axis, &[f32])| f64::from(elements[axis.len(row, col)]);
         let rounding = |value: f64| if value.is_finite() { U * SLACK * value.abs() } else { 0.0 };
-        // A sum does not underflow.
+        // Unlike a product, a sum does not underflow.
         let product_rounding = |value: f64| rounding(value) + TINY;
         if let Some(scale) = self.scale {
             value *= at(scale);
@@ -92,12 +95,12 @@ impl Epilogue<'_> {
     }
 }
 
-/// An activation in f64.
+/// Computes an activation in f64.
 fn activate(activation: Activation, x: f64) -> f64 {
     match activation {
         Activation::Relu if x < 0.0 => 0.0,
         Activation::Relu => x,
-        // Not `1 + erf`, of which nothing is left far below 0.
+        // Not `1 + erf`, which cancels to 0 far below 0.
         Activation::Gelu if x == f64::NEG_INFINITY => 0.0,
         Activation::Gelu => 0.5 * x * libm::erfc(-x * FRAC_1_SQRT_2),
         Activation::GeluTanh => {
@@ -114,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// Values of Python's `math`.
+    /// Expected values from Python's `math`.
     #[test]
     fn activations_are_the_known_ones() {
         for (activation, x, expected) in [

@@ -1,16 +1,16 @@
-//! What cannot be checked.
+//! The errors of a check.
 
-/// Why a result cannot be compared with a reference.
+/// The reason why a result cannot be compared with a reference.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A matrix that does not have the shape the product needs.
+    /// A matrix whose shape does not fit the product.
     #[error(
         "{what} is {rows} x {cols}, and this product needs {need_rows} x {need_cols}; \
          pass a matrix of that shape"
     )]
     Shape {
-        /// Which matrix: `A`, `B`, `C` or the result.
+        /// The matrix: `A`, `B`, `C` or the result.
         what: &'static str,
         /// Rows it has.
         rows: usize,
@@ -22,7 +22,7 @@ pub enum Error {
         need_cols: usize,
     },
 
-    /// A dimension that makes C larger than can be counted.
+    /// A dimension with which the elements of C overflow the counter.
     #[error("{what} is {value}, and the largest possible is {max}; use a smaller {what}")]
     TooLarge {
         /// The parameter's name: `m`, `lda`, ...

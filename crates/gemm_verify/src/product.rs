@@ -1,4 +1,4 @@
-//! Products in f64, on all cores: what results are compared with.
+//! Products in f64, on all cores, as references for results.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -6,19 +6,21 @@ use gemm_matrix::Matrix;
 use matrixmultiply::dgemm;
 use rayon::prelude::*;
 
-/// Rows of the result that one task computes at most, and the pieces of columns and
-/// of the inner dimension it works on: two f64 blocks that stay in a core's cache.
+/// The block sizes of a task: rows, columns, and the inner dimension.
+///
+/// Two f64 blocks stay in a core's cache.
 const ROWS: usize = 256;
 const COLS: usize = 1024;
 const DEPTH: usize = 256;
 
-/// FMAs of the reference that is being computed, and how many of them are done: of this process, in
-/// which one computes at a time.
+/// The FMAs of this process's current reference, and those done. One reference is computed at a
+/// time.
 static TOTAL: AtomicU64 = AtomicU64::new(0);
 static DONE: AtomicU64 = AtomicU64::new(0);
 
-/// How far the reference is that is being computed in this process, or the last one: FMAs that are
-/// done, and all. Of several at the same time it mixes the numbers up, so it is for people alone.
+/// Progress of the current or last reference of this process: FMAs done, and all FMAs.
+///
+/// Several references at once mix the numbers up, so use it only for display.
 ///
 /// ```
 /// let (done, total) = gemm_verify::progress();
@@ -29,7 +31,7 @@ pub fn progress() -> (u64, u64) {
     (DONE.load(Relaxed).min(total), total)
 }
 
-/// A reference of so many FMAs is begun.
+/// Begins a reference of `fmas` FMAs.
 pub(super) fn begin(fmas: u128) {
     DONE.store(0, Relaxed);
     TOTAL.store(u64::try_from(fmas).unwrap_or(u64::MAX), Relaxed);
@@ -37,9 +39,8 @@ pub(super) fn begin(fmas: u128) {
 
 /// `out = A * B` in f64, with A m x k, B k x n and `out` m x n, row-major.
 ///
-/// A and B are given by functions that fill in a piece of a row: `a(row, col, piece)`
-/// sets `piece` to A's elements from (row, col) on. So nothing is ever converted to
-/// f64 as a whole.
+/// A and B are functions that fill in a piece of a row: `a(row, col, piece)` sets `piece` to A's
+/// elements from (row, col) on. So no matrix is converted to f64 as a whole.
 pub(super) fn product(
     [m, n, k]: [usize; 3],
     a: impl Fn(usize, usize, &mut [f64]) + Sync,
@@ -50,7 +51,7 @@ pub(super) fn product(
     if out.is_empty() {
         return;
     }
-    // Some tasks per core, so that all end at about the same time.
+    // Several tasks per core, so that all end at about the same time.
     let rows = m.div_ceil(4 * rayon::current_num_threads()).clamp(16, ROWS);
     out.par_chunks_mut(rows * n).enumerate().for_each_init(
         || (vec![0.0; rows * DEPTH], vec![0.0; DEPTH * COLS.min(n)]),
@@ -68,8 +69,8 @@ pub(super) fn product(
                     for (i, piece) in b_block.chunks_mut(nb).take(kb).enumerate() {
                         b(k0 + i, j0, piece);
                     }
-                    // SAFETY: the blocks hold mb x kb and kb x nb elements, row after
-                    // row; the panel holds mb rows of n, and j0 + nb <= n.
+                    // SAFETY: the blocks hold mb x kb and kb x nb elements, row after row; the
+                    // panel holds mb rows of n, and j0 + nb <= n.
                     unsafe {
                         dgemm(
                             mb,

@@ -1,4 +1,4 @@
-//! The reference of a product, and the comparison with it.
+//! The reference of a product, and its comparison with results.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use crate::epilogue::Epilogue;
 use crate::error::Error;
 use crate::product::{begin, piece, product};
 
-/// The most tasks that a comparison is cut into.
+/// The most tasks of a comparison.
 const TASKS: usize = 1024;
 
 /// The reference of a [`Problem`], computed once for any number of results.
 #[derive(Clone)]
 pub struct Reference<'a> {
     problem: Problem<'a>,
-    /// The inner dimension, 0 where alpha is 0.
+    /// The inner dimension, or 0 if alpha is 0.
     depth: usize,
-    /// `g` of [the crate](crate), and the same for the root mean square.
+    /// `g` and `h` of [the crate](crate).
     factor: f64,
     rms_factor: f64,
     /// Norms of A's rows and B's columns, over their finite elements.
@@ -31,7 +31,7 @@ pub struct Reference<'a> {
     method: Method,
     values: Arc<Values>,
     epilogue: Epilogue<'a>,
-    /// What results are rounded to.
+    /// The type that results are rounded to.
     output: Element,
 }
 
@@ -42,7 +42,7 @@ enum Values {
 }
 
 struct Sampled {
-    /// Which rows and columns, in increasing order.
+    /// The sampled rows and columns, in increasing order.
     rows: Vec<usize>,
     cols: Vec<usize>,
     /// `alpha * A * B` there: rows.len() x n and m x cols.len().
@@ -56,18 +56,17 @@ struct Sampled {
 }
 
 impl<'a> Reference<'a> {
-    /// Computes the reference. `seed` is for the samples and signs of
-    /// [`Method::Sampled`].
+    /// Computes the reference; `seed` is for the samples and signs of [`Method::Sampled`].
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the matrices do not fit each other, or C is missing and beta
-    /// is not 0; [`Error::TooLarge`] if a `usize` cannot count C's elements.
+    /// - [`Error::Shape`] if the matrices do not fit each other, or C is missing and beta is not 0.
+    /// - [`Error::TooLarge`] if C's elements overflow a `usize`.
     pub fn compute(problem: Problem<'a>, method: Method, seed: u64) -> Result<Self, Error> {
         let Problem { a, b, alpha, bound, .. } = problem;
         let (m, n) = (a.rows(), b.cols());
         expect_shape("B", b, a.cols(), n)?;
-        // A of no columns may have any number of rows, and B of no rows any number of columns.
+        // A without columns may have any number of rows, and B without rows any number of columns.
         if m.checked_mul(n).is_none() {
             return Err(Error::TooLarge { what: "m", value: m, max: usize::MAX / n });
         }
@@ -77,7 +76,7 @@ impl<'a> Reference<'a> {
                 None => expect_shape("C", &Matrix::zeros(0, 0), m, n)?,
             }
         }
-        // With alpha 0 neither A nor B is looked at: they may hold NaN.
+        // With alpha 0 neither A nor B is read: they may hold NaN.
         let depth = if alpha == 0.0 { 0 } else { a.cols() };
         let mut reference = Self {
             problem,
@@ -98,7 +97,7 @@ impl<'a> Reference<'a> {
         Ok(reference)
     }
 
-    /// The same, with what is done to each element before results are compared.
+    /// Sets the operations on each element before results are compared.
     ///
     /// ```
     /// use gemm_matrix::{Activation, Axis, Matrix};
@@ -126,7 +125,7 @@ impl<'a> Reference<'a> {
         Ok(Self { epilogue, ..self })
     }
 
-    /// The same reference, with the bounds of another arithmetic than that of f32.
+    /// Sets the arithmetic, and with it the bounds.
     #[must_use]
     pub fn computed_by(mut self, arithmetic: Arithmetic) -> Self {
         let Problem { a, b, bound, .. } = self.problem;
@@ -138,7 +137,7 @@ impl<'a> Reference<'a> {
         self
     }
 
-    /// The same reference for results that are rounded to a type in the end, to the nearest.
+    /// Sets the type that results are finally rounded to, to the nearest.
     ///
     /// ```
     /// use gemm_matrix::{Element, Matrix};
@@ -160,8 +159,9 @@ impl<'a> Reference<'a> {
         Self { output, ..self }
     }
 
-    /// What a number of this size is off by at most when it is rounded to the type of the results:
-    /// nothing for f32, whose rounding is among the product's.
+    /// The largest error of rounding a number of this size to the type of the results.
+    ///
+    /// It is 0 for f32, whose rounding is among the product's.
     fn rounding(&self, value: f64) -> f64 {
         if self.output == Element::F32 || !value.is_finite() {
             return 0.0;
@@ -234,7 +234,7 @@ impl<'a> Reference<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] if the result has not the product's shape.
+    /// [`Error::Shape`] if the result does not have the product's shape.
     pub fn check(&self, result: &Matrix) -> Result<Check, Error> {
         let (m, n) = (self.problem.a.rows(), self.problem.b.cols());
         expect_shape("the result", result, m, n)?;
@@ -267,8 +267,9 @@ impl<'a> Reference<'a> {
         })
     }
 
-    /// Freivalds' check of one row: groups that are outside are looked at one element
-    /// at a time, up to the first with a wrong element.
+    /// Freivalds' check of one row.
+    ///
+    /// Failing groups are compared element by element, up to the first group with a wrong element.
     fn check_groups(&self, row: usize, result: &Matrix, sampled: &Sampled, check: &mut Check) {
         let Sampled { cols, group, signs, sums, .. } = sampled;
         if !self.epilogue.is_none() {
@@ -292,7 +293,7 @@ impl<'a> Reference<'a> {
                 + 2.0 * U * SLACK * old_squares.sqrt()
                 + self.underflow() * count.sqrt()
                 + roundings.sqrt();
-            // The sum of the tolerances themselves is at most sqrt(count) times the norm.
+            // The sum of the tolerances is at most sqrt(count) times the norm.
             let tolerance = LAMBDA.min(count.sqrt()) * norm;
             let error = (sum - sums[row * groups + g]).abs();
             if error <= tolerance {
@@ -307,7 +308,7 @@ impl<'a> Reference<'a> {
             }
             let before = check.failures;
             for (j, (value, got)) in (first..).zip(values.iter().zip(got)) {
-                // What is in a sampled column has been compared.
+                // Sampled columns have already been compared.
                 if cols.binary_search(&j).is_err() {
                     let expected = scale(alpha, *value) + self.old(row, j);
                     check.count(self.judge(row, j, expected, *got));
@@ -329,8 +330,10 @@ impl<'a> Reference<'a> {
         }
     }
 
-    /// What underflows can add up to: each operation is off by half a spacing of the
-    /// subnormal numbers at most, counted whole here.
+    /// The most that underflows add up to.
+    ///
+    /// Each operation errs by at most half a spacing of the subnormal numbers, counted here as a
+    /// whole one.
     fn underflow(&self) -> f64 {
         (self.depth as f64 * f64::from(self.problem.alpha).abs() + 2.0) * TINY
     }
@@ -365,11 +368,12 @@ impl<'a> Reference<'a> {
         Verdict::Number { passed, deviation: Deviation { row, col, error, tolerance }, rms }
     }
 
-    /// Runs `visit` for each of `count` rows on all cores. The outcome does not depend
-    /// on the number of cores.
+    /// Runs `visit` for each of `count` rows on all cores.
+    ///
+    /// The outcome does not depend on the number of cores.
     fn over_rows(&self, count: usize, visit: impl Fn(usize, &mut Check) + Sync) -> Check {
         let none = || Check::new(self.method, self.problem.bound);
-        // A fixed cut, and merged in order: sums of errors are rounded, too.
+        // Fixed chunks, merged in order, because sums of errors are rounded.
         (0..count)
             .into_par_iter()
             .fold_chunks(count.div_ceil(TASKS).max(1), none, |mut check, row| {
@@ -382,7 +386,7 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// `alpha * sum`, with the sum of nothing being 0 for any alpha.
+/// `alpha * sum`, where an empty sum is 0 for any alpha.
 fn scale(alpha: f32, sum: f64) -> f64 {
     if alpha == 0.0 { 0.0 } else { f64::from(alpha) * sum }
 }
@@ -400,16 +404,18 @@ fn expect_shape(
     }
 }
 
-/// A finite element's square in f64, or that of `floor` if it is smaller and not 0; 0 for others:
-/// where there is a NaN or an infinity, the reference is not finite and no tolerance is needed.
+/// The square of a finite element in f64; 0 for NaN and infinities.
+///
+/// A nonzero element below `floor` counts as `floor`. With a NaN or an infinity the reference is
+/// not finite, and needs no tolerance.
 fn square(x: f32, floor: f64) -> f64 {
     let magnitude = if x == 0.0 { 0.0 } else { f64::from(x).abs().max(floor) };
     if x.is_finite() { magnitude * magnitude } else { 0.0 }
 }
 
-/// FMAs of a product.
+/// The number of FMAs of a product.
 fn fmas(sizes: [usize; 3]) -> u128 {
-    // No product that memory holds has more.
+    // Saturates beyond any product that memory holds.
     sizes.map(|size| size as u128).into_iter().fold(1, u128::saturating_mul)
 }
 
@@ -426,7 +432,7 @@ fn col_norms(b: &Matrix, depth: usize, floor: f64) -> Vec<f64> {
         sums.iter_mut().zip(other).for_each(|(sum, x)| *sum += x);
         sums
     };
-    // A fixed cut, so that the sums do not depend on the number of cores.
+    // Fixed chunks, so that the sums do not depend on the number of cores.
     let sums = (0..depth.div_ceil(1024))
         .into_par_iter()
         .map(|part| {
@@ -445,15 +451,16 @@ fn col_norms(b: &Matrix, depth: usize, floor: f64) -> Vec<f64> {
     sums.into_iter().map(f64::sqrt).collect()
 }
 
-/// Up to [`SAMPLES`] different indices below `count`, in order. The first and the last
-/// are always among them: mistakes like edges.
+/// Up to [`SAMPLES`] different indices below `count`, in order.
+///
+/// The first and the last are always among them, because mistakes are likely at the edges.
 fn sample(count: usize, rng: &mut ChaCha8Rng) -> Vec<usize> {
     if count <= SAMPLES {
         return (0..count).collect();
     }
     let mut chosen = vec![0, count - 1];
     while chosen.len() < SAMPLES {
-        // The remainder favours small indices by a factor of 1 + 2^-33: no matter.
+        // The remainder favours small indices by a factor of 1 + 2^-33, which does not matter.
         let index = (rng.next_u64() % count as u64) as usize;
         if !chosen.contains(&index) {
             chosen.push(index);

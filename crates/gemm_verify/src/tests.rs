@@ -1,4 +1,4 @@
-//! What passes, what does not, and why.
+//! Results that pass, results that fail, and the reasons.
 
 mod rms;
 
@@ -27,7 +27,7 @@ impl Case {
         }
     }
 
-    /// The product in f32, as a kernel would do it.
+    /// Computes the product in f32, as a kernel would.
     fn product(&self) -> Matrix {
         let depth = if self.alpha == 0.0 { 0 } else { self.a.cols() };
         Matrix::from_fn(self.a.rows(), self.b.cols(), |i, j| {
@@ -48,7 +48,7 @@ impl Case {
     }
 }
 
-/// What is scaled to a subnormal number is rounded to a multiple of the smallest.
+/// Scaling to a subnormal number rounds to a multiple of the smallest.
 #[test]
 fn subnormal_numbers_may_be_scaled() {
     for [alpha, scale] in [[1e-36, 3e-8], [1e-44, 0.3], [1e-38, 1e-3]] {
@@ -68,7 +68,7 @@ fn subnormal_numbers_may_be_scaled() {
     }
 }
 
-/// A and B of no elements, and a C of as many as wrap to 0.
+/// A and B without elements, and a C whose number of elements wraps to 0.
 #[test]
 fn a_c_that_cannot_be_counted_is_refused() {
     for method in BOTH {
@@ -251,7 +251,7 @@ fn the_rms_error_is_of_all_elements() {
     assert_eq!((check.numbers, check.squared_errors), (12_000, 25.0 * 3000.0));
     assert_eq!(check.rms_error(), Some(2.5));
     assert_eq!(case.check(&case.product(), Method::Full).rms_error(), Some(0.0));
-    // So few columns are all among the samples.
+    // All of these few columns are samples.
     let sampled = case.check(&case.product(), Method::Sampled { group: 2 });
     assert_eq!((sampled.numbers, sampled.rms_error()), (12_000, Some(0.0)));
     result.as_mut_slice()[7] = f32::NAN;
@@ -278,7 +278,7 @@ fn large_problems_are_sampled() {
     assert!(group > 10);
     let Method::Sampled { group } = Method::choose(40_000, 40_000, 1) else { panic!() };
     assert!((6..40_000).contains(&group));
-    // The reference then takes less than the matrices.
+    // The reference then needs less memory than the matrices.
     let bytes = Method::choose(60_000, 60_000, 60_000).bytes(60_000, 60_000, 60_000);
     assert!(bytes < 8 * 60_000 * 60_000);
 }
@@ -301,8 +301,10 @@ fn exponent(x: f64) -> i32 {
     (x.to_bits() >> 52 & 0x7ff) as i32 - 1023
 }
 
-/// A product as an H200's tensor cores compute it, `d` steps along K in an instruction: each product
-/// and the old sum are cut off at 25 bits behind the largest exponent, and their sum to f32.
+/// A product as an H200's tensor cores compute it, with `d` steps along K per instruction.
+///
+/// Each product and the old sum are truncated 25 bits below the largest exponent, and their sum to
+/// f32.
 fn by_tensor_core(a: &Matrix, b: &Matrix, input: Element, d: usize) -> Matrix {
     let cut = |sum: f64| f64::from_bits(sum.to_bits() & !((1 << 29) - 1)) as f32;
     let of_factor = |x: f32| exponent(f64::from(x).abs().max(input.min_positive()));
@@ -323,7 +325,7 @@ fn by_tensor_core(a: &Matrix, b: &Matrix, input: Element, d: usize) -> Matrix {
     })
 }
 
-/// The check of what tensor cores computed of A and B.
+/// Checks the tensor cores' product of A and B.
 fn check_tensor_core(
     [a, b]: [&Matrix; 2],
     result: &Matrix,
@@ -348,9 +350,9 @@ fn bounds_know_the_types() {
                 let result = by_tensor_core(&a16, &b16, input, d);
                 let right = check_tensor_core([&a16, &b16], &result, input, how);
                 assert!(right.passed(), "{input} {d} {right:?}");
-                // Of matrices that were not rounded.
+                // A reference for matrices that were not rounded.
                 assert!(!check_tensor_core([&a, &b], &result, input, how).passed(), "{input}");
-                // Without a step along K.
+                // A product that lacks a step along K.
                 let short = by_tensor_core(
                     &Matrix::from_fn(40, 499, |i, l| a16.at(i, l)),
                     &Matrix::from_fn(499, 60, |l, j| b16.at(l, j)),
@@ -364,7 +366,7 @@ fn bounds_know_the_types() {
     }
 }
 
-/// Cut off is not rounded: the errors of a long sum add up while it keeps its sign.
+/// Truncation is not rounding: the errors of a long sum add up while it keeps its sign.
 #[test]
 fn long_random_sums_of_tensor_cores_pass() {
     const K: usize = 1 << 16;
@@ -381,8 +383,10 @@ fn long_random_sums_of_tensor_cores_pass() {
     }
 }
 
-/// Of a sum of 1, an instruction of four steps cuts off nearly what four terms and a sum can lose:
-/// from three terms of almost 2^-24 half, all of one of almost 2^-25, and then the three halves.
+/// Truncation of a sum of 1 nearly reaches the worst case of an instruction with four steps.
+///
+/// Three terms of almost 2^-24 lose half, one of almost 2^-25 loses everything, and then the sum
+/// loses the three halves.
 #[test]
 fn the_worst_case_of_tensor_cores_is_nearly_reached() {
     const K: usize = 4096;

@@ -49,19 +49,22 @@ impl<'a> Archive<'a> {
         if rest.is_empty() { Ok(Archive(kernels)) } else { Err(damaged()) }
     }
 
-    /// Adds the kernels of another archive.
+    /// The kernels of several archives.
     ///
     /// # Errors
-    /// If both have a kernel of one name.
-    pub fn extend(&mut self, other: Archive<'a>) -> io::Result<()> {
-        for (name, packed) in other.0 {
-            if self.0.contains_key(&name) {
-                let message = format!("two archives have a kernel `{name}`");
-                return Err(io::Error::other(message));
+    /// Those of [`Archive::read`], and if two have a kernel of one name.
+    pub fn joined(archives: impl IntoIterator<Item = &'a [u8]>) -> io::Result<Self> {
+        let mut all = Self::default();
+        for bytes in archives {
+            for (name, packed) in Self::read(bytes)?.0 {
+                if all.0.contains_key(&name) {
+                    let message = format!("two archives have a kernel `{name}`");
+                    return Err(io::Error::other(message));
+                }
+                all.0.insert(name, packed);
             }
-            self.0.insert(name, packed);
         }
-        Ok(())
+        Ok(all)
     }
 
     /// The names of all kernels, in alphabetical order.
@@ -179,9 +182,9 @@ mod tests {
     #[test]
     fn two_kernels_of_one_name_are_an_error() {
         let packed = pack(TEXT, &Archive::default()).unwrap();
-        let mut archive = Archive::read(&packed).unwrap();
-        let error = archive.extend(Archive::read(&packed).unwrap()).unwrap_err().to_string();
+        let error = Archive::joined([&packed[..]; 2]).unwrap_err().to_string();
         assert_eq!(error, "two archives have a kernel `a`");
+        assert_eq!(Archive::joined([&packed[..]]).unwrap(), Archive::read(&packed).unwrap());
     }
 
     #[test]

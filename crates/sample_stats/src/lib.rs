@@ -1,7 +1,7 @@
-//! What a few samples say: middle, spread, and how sure one can be of the middle.
+//! Statistics of a few samples: middle, spread, and confidence in the middle.
 //!
-//! Times on a GPU are skewed and have outliers, so everything here is about order, not about
-//! sums: medians, an interval for a median that assumes no distribution, and a test of ranks.
+//! Times on a GPU are skewed and have outliers, so everything here uses order, not sums. There are
+//! medians, an interval for a median that assumes no distribution, and a test of ranks.
 
 mod middle;
 mod rank;

@@ -1,9 +1,11 @@
 //! Middles and spreads.
 
-/// The probability with which [`median_interval`] may miss the median.
+/// The probability that [`median_interval`] misses the median.
 const MISS: f64 = 0.05;
 
-/// The middle value; between the middle two of an even number. NaN if there are none.
+/// The median: the middle value, or the mean of the middle two.
+///
+/// NaN without values.
 ///
 /// ```
 /// assert_eq!(sample_stats::median(&[4.0, 1.0, 2.0, 800.0]), 3.0);
@@ -18,7 +20,7 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The median absolute deviation: how far the values are from their median, in the median.
+/// The median absolute deviation: the median distance from the median.
 ///
 /// ```
 /// assert_eq!(sample_stats::deviation(&[1.0, 2.0, 3.0, 4.0, 1000.0]), 1.0);
@@ -28,13 +30,13 @@ pub fn deviation(values: &[f64]) -> f64 {
     median(&values.iter().map(|value| (value - middle).abs()).collect::<Vec<_>>())
 }
 
-/// An interval that holds the true median with a probability of at least 95 %, if the values
-/// are drawn independently of each other: `None` if there are too few (fewer than six).
+/// An interval that holds the true median with a probability of at least 95 %.
 ///
-/// Each value is below the median with probability 1/2, so the median is below the l-th
-/// smallest value with the probability that fewer than l of n fair coins show heads. The
-/// interval lies between the l-th smallest and the l-th largest value, with l as large as
-/// possible.
+/// The values must be drawn independently of each other. `None` means fewer than six values.
+///
+/// Each value is below the median with probability 1/2. So the median is below the l-th smallest
+/// value with the probability that fewer than l of n fair coins show heads. The interval lies
+/// between the l-th smallest and the l-th largest value, with l as large as possible.
 ///
 /// ```
 /// use sample_stats::median_interval;
@@ -46,8 +48,8 @@ pub fn deviation(values: &[f64]) -> f64 {
 pub fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
     let sorted = sorted(values);
     let n = sorted.len();
-    // The logarithm of the probability of exactly `heads` heads, since 2^-n is too small a number for
-    // a large n; and the probability of at most that many.
+    // The logarithm of the probability of exactly `heads` heads, since 2^-n underflows for a large
+    // n; and the probability of at most `heads` heads.
     let mut exactly = -(n as f64) * std::f64::consts::LN_2;
     let mut at_most = 0.0;
     let mut rank = 0;
@@ -62,8 +64,9 @@ pub fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
     (rank > 0).then(|| (sorted[rank - 1], sorted[n - rank]))
 }
 
-/// How many times as long one takes as the other, from samples taken in turn: the median over pairs,
-/// and its 95 % interval. `None` if there is no such number.
+/// The ratio of two times sampled in turn: the median over pairs, and its 95 % interval.
+///
+/// `None` if there is no finite ratio.
 ///
 /// ```
 /// use sample_stats::paired_ratio;
@@ -80,7 +83,7 @@ pub fn paired_ratio(one: &[f64], other: &[f64]) -> Option<(f64, Option<(f64, f64
     ratio.is_finite().then_some((ratio, interval))
 }
 
-/// The geometric mean of positive numbers; `None` of nothing.
+/// The geometric mean of positive numbers; `None` without numbers.
 ///
 /// ```
 /// assert_eq!(sample_stats::geometric_mean(&[0.5, 2.0]), Some(1.0));

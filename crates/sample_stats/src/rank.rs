@@ -1,36 +1,40 @@
-//! Whether one group of samples is larger than another, by their ranks alone.
+//! A test by ranks alone: is one group of samples larger than another?
 
 use crate::middle::median;
 
-/// The most samples of each that are compared.
+/// The most samples per group that are compared.
 const MAX_SAMPLES: usize = 2000;
 
-/// Up to so many samples in both groups together every arrangement of ranks is counted; with more,
-/// the normal distribution is as good.
+/// The most samples of both groups for which every arrangement of ranks is counted.
+///
+/// With more samples, the normal distribution is as good.
 const COUNTED: usize = 80;
 
-/// The probability with which [`Comparison::interval`] may miss.
+/// The probability that [`Comparison::interval`] misses.
 const MISS: f64 = 0.05;
 
 /// The standard normal distribution's quantile for half of [`MISS`].
 const QUANTILE: f64 = 1.959_964;
 
-/// Two groups of samples next to each other; [`compare`] makes it.
+/// Two groups of samples, as [`compare`] finds them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
-    /// How many times as large the second group is: the median over all pairs of samples
-    /// (Hodges and Lehmann's estimator).
+    /// The size of the second group relative to the first.
+    ///
+    /// This is the median over all pairs of samples (Hodges and Lehmann's estimator).
     pub ratio: f64,
-    /// The 95 % interval of that ratio; none where there are too few samples for one.
+    /// The 95 % interval of that ratio; `None` if there are too few samples.
     pub interval: Option<(f64, f64)>,
-    /// The probability of ranks as far apart as these, or farther, if both groups were drawn from
-    /// one distribution: the two-sided test of Mann and Whitney.
+    /// The probability of ranks at least as far apart, if both groups have one distribution.
+    ///
+    /// This is the two-sided test of Mann and Whitney.
     pub p: f64,
 }
 
-/// Compares two groups of positive samples, without any assumption about their distributions; but
-/// samples within a group must be independent of each other. `None` if a group is empty or has a
-/// sample that is not positive and finite.
+/// Compares two groups of positive samples, whatever their distributions.
+///
+/// Samples within a group must be independent of each other. `None` means that a group is empty, or
+/// has a sample that is not positive and finite.
 ///
 /// ```
 /// use sample_stats::compare;
@@ -55,7 +59,7 @@ pub fn compare(before: &[f64], after: &[f64]) -> Option<Comparison> {
     Some(Comparison { ratio: median(&ratios), interval, p: p_value(before, after) })
 }
 
-/// No more samples than there is time for: of more, some at even distances.
+/// At most [`MAX_SAMPLES`] samples, at equal distances, to bound the time.
 fn thinned(samples: &[f64]) -> Vec<f64> {
     let step = samples.len().div_ceil(MAX_SAMPLES).max(1);
     samples.iter().step_by(step).copied().collect()
@@ -80,27 +84,29 @@ fn p_value(before: &[f64], after: &[f64]) -> f64 {
     if variance <= 0.0 {
         return 1.0;
     }
-    // Sums of ranks go in steps: half of one is the correction for continuity.
+    // Sums of ranks are whole numbers: half a step is the correction for continuity.
     let z = (distance as f64 / 2.0 - 0.5).max(0.0) / variance.sqrt();
     libm::erfc(z / std::f64::consts::SQRT_2)
 }
 
-/// Twice the rank of each sample among all, equal ones at the middle of theirs; and the sum over
-/// groups of `t` equal ones of `t^3 - t`.
+/// Twice the rank of each sample among all, and the sum of `t^3 - t` over groups of `t` equal
+/// samples.
+///
+/// Equal samples share the middle of their ranks.
 fn doubled_ranks(before: &[f64], after: &[f64]) -> (Vec<usize>, f64) {
     let values: Vec<f64> = before.iter().chain(after).copied().collect();
     let below = |value: f64| values.iter().filter(|other| **other < value).count();
     let equal = |value: f64| values.iter().filter(|other| **other == value).count();
-    // Those below are in front, and half of the equal ones, itself included.
+    // The samples below are in front, and so are half of the equal ones, itself included.
     let rank = |value: &f64| 2 * below(*value) + equal(*value) + 1;
     let ties = values.iter().map(|value| (equal(*value) as f64).powi(2) - 1.0).sum();
     (values.iter().map(rank).collect(), ties)
 }
 
-/// The probability of each sum of `few` of these numbers, if each choice is as likely as any other.
+/// The probability of each sum of `few` of these numbers, if all choices are equally likely.
 fn rank_sums(ranks: &[usize], few: usize) -> Vec<f64> {
     let largest: usize = ranks.iter().sum();
-    // How many choices of so many numbers have this sum.
+    // The number of choices of `chosen` numbers that have this sum.
     let mut choices = vec![vec![0.0f64; largest + 1]; few + 1];
     choices[0][0] = 1.0;
     for (place, rank) in ranks.iter().enumerate() {
@@ -115,7 +121,7 @@ fn rank_sums(ranks: &[usize], few: usize) -> Vec<f64> {
     sums.into_iter().map(|count| count / all).collect()
 }
 
-/// How many of the sorted ratios lie outside of the 95 % interval at either end.
+/// The number of sorted ratios outside the 95 % interval at either end.
 fn cut(few: usize, many: usize) -> Option<usize> {
     let all = few + many;
     if all <= COUNTED {
@@ -154,7 +160,7 @@ mod tests {
         let low: Vec<f64> = (1..=6).map(f64::from).collect();
         let high: Vec<f64> = (7..=12).map(f64::from).collect();
         assert_relative_eq!(p(&low, &high), 2.0 / 924.0, max_relative = 1e-12);
-        // By SciPy's mannwhitneyu, with method="exact".
+        // From SciPy's mannwhitneyu, with method="exact".
         let found = p(&[1.0, 2.0, 4.0, 5.0, 9.0], &[3.0, 6.0, 7.0, 8.0, 10.0]);
         assert_relative_eq!(found, 0.222_222_222_222, max_relative = 1e-9);
     }
@@ -190,7 +196,7 @@ mod tests {
     fn equal_samples_are_counted_as_halves() {
         assert_eq!(p(&[1.0; 6], &[1.0; 6]), 1.0);
         assert_eq!(p(&[1.0; 50], &[1.0; 50]), 1.0);
-        // Of C(4, 2) choices from ranks 1.5, 1.5, 3.5 and 3.5, two are as far from the middle.
+        // Two of the C(4, 2) choices from ranks 1.5, 1.5, 3.5 and 3.5 are as far from the middle.
         assert_relative_eq!(p(&[1.0, 1.0], &[2.0, 2.0]), 2.0 / 6.0);
     }
 

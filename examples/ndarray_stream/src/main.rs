@@ -4,7 +4,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm, MatrixMut, MatrixRef, Stream};
+use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, MatrixMut, MatrixRef, Stream, gemm};
 use cust::stream::{Stream as CudaStream, StreamFlags};
 use ndarray::{Array2, s};
 
@@ -25,11 +25,10 @@ fn largest_difference() -> Result<f32, Box<dyn Error>> {
     let a = large.slice(s![10..74, 20..68]);
     let b = Array2::from_shape_fn((48, 32), |(row, col)| ((row + 2 * col) % 5) as f32);
 
-    let product = device.auto()?.plan(Gemm::new(64, 32, 48))?.on(&stream).prepare()?;
-    let device_a = DeviceMatrix::from_host(&stream, MatrixRef::try_from(a)?)?;
-    let device_b = DeviceMatrix::from_host(&stream, MatrixRef::try_from(b.view())?)?;
-    let mut device_c = DeviceMatrix::zeros(&stream, 64, 32)?;
-    product.enqueue(&device_a, &device_b, &mut device_c)?;
+    let device_a = DeviceMatrix::<f32>::from_host(&stream, MatrixRef::try_from(a)?)?;
+    let device_b = DeviceMatrix::<f32>::from_host(&stream, MatrixRef::try_from(b.view())?)?;
+    let mut device_c = DeviceMatrix::<f32>::zeros(&stream, [64, 32])?;
+    gemm(&device_a, &device_b).run(&mut device_c)?;
     // What the program enqueues on its stream now comes after the product.
     own.synchronize()?;
 

@@ -66,7 +66,7 @@ fn measure(
     let mut kernels = Vec::new();
     for choice in choices {
         // Refusals are rows, and the others go on.
-        let loaded = choice.load_among(device, Selection::All, table)?;
+        let loaded = choice.load_among(device, Selection::All(args.compute()), table)?;
         kernels.extend(loaded.into_iter().map(|kernel| match args.options().left {
             0 => kernel,
             _ => kernel.any_alignment(),

@@ -1,8 +1,8 @@
 //! `explain auto`: the choice for a product, and its reasons.
 
-use host::auto::{Basis, Configuration, Prediction};
 use host::kernels::{TENSOR_CORE, TF32};
-use host::{Auto, Compute, Gemm, Product, Shape, Table, are_wide, auto};
+use host::select::{Basis, Prediction};
+use host::{Auto, Compute, Configuration, Gemm, Shape, Table, select};
 use serde::Serialize;
 
 use super::explain::args::ExplainArgs;
@@ -54,11 +54,23 @@ struct Chosen<'a> {
 }
 
 impl<'a> Chosen<'a> {
-    /// A product for which nothing is chosen yet.
-    fn new(gemm: &Gemm, device: &'a str, basis: &'a str) -> Self {
+    fn new(
+        gemm: &Gemm,
+        device: &'a str,
+        basis: &'a str,
+        auto: &Auto,
+        choice: &Configuration,
+    ) -> Self {
         let Gemm { m, n, k, trans_a, trans_b, batch, compute, .. } = *gemm;
+        let Configuration { kernel, splits, clusters, blocks_per_multiprocessor, staged } = *choice;
+        let [rows_a, rows_b, _] = gemm.rows_begin_on_16_bytes();
+        let copies = ["A", "B"].into_iter().zip(Auto::copies(gemm, choice));
+        // In 16 bits only misaligned rows are copied, which has a line of its own.
+        let copies = copies.filter(|_| !compute.is_16_bits());
+        let copies =
+            copies.filter_map(|(operand, reason)| Some(Copied { operand, reason: reason? }));
         Self {
-            kernel: auto::NAME,
+            kernel: select::NAME,
             device,
             basis,
             m,
@@ -68,15 +80,15 @@ impl<'a> Chosen<'a> {
             trans_b,
             batch,
             compute: compute.name(),
-            chosen: "",
-            splits: 1,
-            clusters: None,
-            blocks_per_multiprocessor: None,
-            packed: false,
-            copies: Vec::new(),
-            has_odd_rows: false,
-            exception: false,
-            candidates: Vec::new(),
+            chosen: kernel.name(),
+            splits,
+            clusters,
+            blocks_per_multiprocessor,
+            packed: staged,
+            copies: copies.collect(),
+            has_odd_rows: compute.is_16_bits() && !(rows_a && rows_b),
+            exception: auto.exception(gemm).is_some(),
+            candidates: predictions(auto, gemm),
         }
     }
 }
@@ -98,7 +110,7 @@ impl From<Prediction> for CandidateLine {
         let Configuration { kernel, splits, clusters, blocks_per_multiprocessor, staged } =
             configuration;
         Self {
-            kernel,
+            kernel: kernel.name(),
             splits,
             clusters,
             blocks_per_multiprocessor,
@@ -156,8 +168,8 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
         Format::Json => String::new(),
         Format::Table => format!(
             "{}: {}\n\ndevice:  {}\nbasis:   {basis}\n",
-            auto::NAME,
-            auto::SUMMARY,
+            select::NAME,
+            select::SUMMARY,
             device.info().name
         ),
     };
@@ -165,51 +177,12 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
     for shape in shapes {
         let shape = args.product.shape(*shape);
         let gemm = args.product.apply(shape.gemm());
-        let none = Chosen::new(&gemm, &device.info().name, &basis);
-        // Kernels for tensor cores are not for every device and product.
-        let (chosen, choice) = if gemm.compute.input().is_some() {
-            let has_odd_rows = !are_wide(&gemm);
-            // As it is prepared to run: rows are as dense as the product says.
-            let product = match auto.product(gemm)? {
-                builder if has_odd_rows => builder.any_alignment().prepare()?,
-                builder => builder.prepare()?,
-            };
-            let configuration = match &product {
-                Product::TensorCore(plan) => plan.into(),
-                Product::F32(_) => unreachable!("kernels for f32 do not take 16 bits"),
-            };
-            let Configuration { kernel, splits, clusters, blocks_per_multiprocessor, .. } =
-                configuration;
-            let chosen = Chosen {
-                chosen: kernel,
-                splits,
-                clusters,
-                blocks_per_multiprocessor,
-                candidates: predictions(&auto, &gemm),
-                has_odd_rows,
-                exception: auto.exception(&gemm).is_some(),
-                ..none
-            };
-            (chosen, configuration.to_string())
-        } else {
-            let choice = auto.choose(&gemm)?;
-            if !is_f32 {
-                device.kernel(choice.descriptor)?;
-            }
-            let copies = ["A", "B"].into_iter().zip(Auto::copies(&gemm, choice));
-            let copies =
-                copies.filter_map(|(operand, reason)| Some(Copied { operand, reason: reason? }));
-            let chosen = Chosen {
-                chosen: choice.descriptor.name(),
-                splits: choice.splits,
-                packed: choice.staged,
-                copies: copies.collect(),
-                exception: auto.exception(&gemm).is_some(),
-                candidates: predictions(&auto, &gemm),
-                ..none
-            };
-            (chosen, choice.to_string())
-        };
+        let choice = auto.choose(&gemm)?;
+        if !is_f32 {
+            // Not every device runs kernels for tensor cores.
+            device.kernel(choice.kernel)?;
+        }
+        let chosen = Chosen::new(&gemm, &device.info().name, &basis, &auto, &choice);
         page += &match args.format {
             Format::Json => json::line(&chosen),
             Format::Table => text(shape, &chosen, &choice),
@@ -221,12 +194,12 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
 
 /// Whether choices in a precision may depend on an entry point.
 fn matters(entry_point: &str, compute: Compute) -> bool {
-    let is_half = TENSOR_CORE.iter().any(|kernel| kernel.name() == entry_point);
+    let is_of_16_bits = TENSOR_CORE.iter().any(|kernel| kernel.name() == entry_point);
     let is_tf32 = TF32.iter().any(|kernel| entry_point.starts_with(kernel.name()));
     match compute {
-        Compute::F32 => !is_half && !is_tf32,
-        Compute::Tf32 | Compute::Tf32x3 => !is_half,
-        Compute::Bf16 | Compute::F16 => is_half,
+        Compute::F32 => !is_of_16_bits && !is_tf32,
+        Compute::Tf32 | Compute::Tf32x3 => !is_of_16_bits,
+        Compute::Bf16 | Compute::F16 => is_of_16_bits,
     }
 }
 
@@ -235,7 +208,7 @@ fn predictions(auto: &Auto, gemm: &Gemm) -> Vec<CandidateLine> {
     auto.predictions(gemm, SHOWN).into_iter().map(CandidateLine::from).collect()
 }
 
-fn text(shape: Shape, chosen: &Chosen<'_>, choice: &str) -> String {
+fn text(shape: Shape, chosen: &Chosen<'_>, choice: &Configuration) -> String {
     let why = if chosen.exception { ", as measured for this product; by the costs:" } else { "" };
     let mut text = format!("\n{shape}: {choice}{why}\n");
     for Copied { operand, reason } in &chosen.copies {
@@ -243,7 +216,7 @@ fn text(shape: Shape, chosen: &Chosen<'_>, choice: &str) -> String {
     }
     if chosen.has_odd_rows {
         text += "  misaligned rows of A or B are copied first, unless the kernel reads them; \
-                 `DeviceHalfMatrix` pads its rows\n";
+                 `Layout::padded` aligns them\n";
     }
     let width = chosen.candidates.iter().map(|line| line.kernel.len()).max().unwrap_or(0).max(20);
     for line in &chosen.candidates {

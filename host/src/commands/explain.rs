@@ -8,9 +8,9 @@ use cuda_gemm::error::no_gpu;
 use host::candidate::{ALL, CUBLAS};
 use host::explain::{Arithmetic, Loads, Ratio, accesses_without_sharing};
 use host::kernels::abi::{GridOrder, KernelAbi, KernelDescriptor, Shared, Tile, Unaligned};
-use host::kernels::{LADDER, TENSOR_CORE, f32_kernels};
+use host::kernels::{LADDER, kernels};
 use host::limit::profile::Profile;
-use host::{Device, DeviceChoice, auto, nearest_names};
+use host::{Device, DeviceChoice, nearest_names, select};
 use serde::Serialize;
 
 use super::choices;
@@ -40,7 +40,7 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
         }
         return Ok(Outcome::Right);
     };
-    if name == auto::NAME {
+    if name == select::NAME {
         return choices::run(args);
     }
     args.expect_none_for_auto()?;
@@ -49,10 +49,8 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
             Format::Json => json::line(&Explanation::of(descriptor)),
             Format::Table => text(descriptor),
         }
-    } else if let Some(descriptor) = f32_kernels().find(|one| one.name() == name) {
-        others::in_f32(descriptor, args.format)
-    } else if let Some(descriptor) = TENSOR_CORE.iter().find(|one| one.name() == name) {
-        others::tensor_core(descriptor, args.format)
+    } else if let Some(descriptor) = kernels().find(|one| one.name() == name) {
+        others::explained(descriptor, args.format)
     } else {
         return Err(no_kernel(name));
     };
@@ -68,9 +66,8 @@ fn no_kernel(name: &str) -> Error {
         }
         ALL => "it stands for all that `--kernel all` compares; `list` shows the kernels",
         _ => {
-            let tensor_core = TENSOR_CORE.iter().map(|descriptor| descriptor.name());
-            let in_f32 = f32_kernels().map(|descriptor| descriptor.name());
-            let known: Vec<_> = in_f32.chain(tensor_core).chain([auto::NAME]).collect();
+            let known = kernels().map(KernelDescriptor::name);
+            let known: Vec<_> = known.chain([select::NAME]).collect();
             let nearest = nearest_names(name, &known);
             return GemmError::UnknownKernel { name: name.to_owned(), nearest, known }.into();
         }
@@ -165,9 +162,10 @@ fn geometry(descriptor: &KernelDescriptor) -> String {
             "persistent blocks, one for each multiprocessor; the tiles of the last wave are\n\
              \u{20}                 shared along K (stream-K)"
         }
-        (KernelAbi::Tf32TensorMap, _) => {
+        (_, GridOrder::Persistent) => {
             "persistent blocks, one for each multiprocessor, which take tiles in turn"
         }
+        (_, GridOrder::Linear) => "x walks the tiles of C",
         (_, GridOrder::RowsAlongX) => "x walks the rows of C, y the columns",
         (_, GridOrder::ColumnsAlongX) => "x walks the columns of C, y the rows",
     };

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use host::gemm::MAX_DIMENSION;
-use host::{Activation, Axis, Compute, Element, Epilogue, Error, Gemm, Shape, shape};
+use host::{
+    Activation, Axis, Compute, Element, Epilogue, Error, Gemm, MAX_DIMENSION, Shape, shape,
+};
 
 #[derive(Debug, clap::Args)]
 pub struct ProductArgs {

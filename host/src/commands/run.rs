@@ -66,7 +66,7 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
 
     args.checks.configure(args.device())?;
     let is_for_hopper = choices.iter().any(|choice| match choice {
-        Selection::Rung(descriptor) => descriptor.target() == Target::Sm90a,
+        Selection::Kernel(kernel) => kernel.target() == Target::Sm90a,
         choice => choice.is_several(),
     });
     let device = device::open_for(args.device(), is_for_hopper)?;

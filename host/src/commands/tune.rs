@@ -8,10 +8,9 @@ use std::io::{BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use host::auto::Configuration;
-use host::auto::table::Costs;
+use host::select::table::Costs;
 use host::tune::{Effort, Progress, Run, SearchResult, Tuner, Tuning};
-use host::{Shape, Table, tune};
+use host::{Configuration, Shape, Table, tune};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
@@ -331,7 +330,7 @@ impl SearchLine {
             let Configuration { kernel, splits, clusters, blocks_per_multiprocessor, staged } =
                 run.configuration;
             RunLine {
-                kernel,
+                kernel: kernel.name(),
                 splits,
                 clusters,
                 blocks_per_multiprocessor,

@@ -3,9 +3,8 @@
 use std::ffi::c_int;
 
 use cuda_driver::GpuUnavailable;
-use cuda_gemm::environment::Environment;
 use cuda_gemm::kernels::ladder::tensor::sm_90a::wgmma_persistent;
-use cuda_gemm::{Device, DeviceChoice, Error as GemmError, InputType};
+use cuda_gemm::{Device, DeviceChoice, Environment, Error as GemmError};
 use gemm_bench::{Cublas, Error};
 use host_system::format::bytes;
 use libloading::Library;
@@ -96,7 +95,7 @@ pub fn devices() -> Vec<Finding> {
 fn sm_90a(device: Option<&Device>) -> Finding {
     let Some(device) = device else { return Finding::needs(SM_90A, "gpu") };
     let elsewhere = "`--device soft-sm90` runs the kernels for Hopper, too";
-    match device.tensor_core(&wgmma_persistent::DESCRIPTOR, InputType::Bf16) {
+    match device.kernel(&wgmma_persistent::DESCRIPTOR) {
         Ok(_) => Finding::ok(SM_90A, "rungs --kernel auto --compute bf16 --size 4096 --device gpu"),
         Err(error @ GemmError::NeedsTensorMaps { .. }) => {
             Finding::broken(SM_90A, error.to_string(), "update NVIDIA's driver to CUDA 12")

@@ -47,9 +47,9 @@ pub fn check(device: &Device) -> Result<(), String> {
     let (a, b) = (Matrix::random(40, 44, 1, 1), Matrix::random(44, 36, 1, 2));
     let product = || -> Result<bool, gemm_bench::Error> {
         let plan = device.kernel(find_kernel(name)?)?.prepare(gemm)?;
-        let operands = [DeviceMatrix::from_host(device, &a)?, DeviceMatrix::from_host(device, &b)?];
-        let mut c = DeviceMatrix::zeros(device, 40, 36)?;
-        plan.enqueue(&operands[0], &operands[1], &mut c)?;
+        let on = |matrix| DeviceMatrix::<f32>::from_host(device, matrix);
+        let mut c = DeviceMatrix::<f32>::zeros(device, [40, 36])?;
+        plan.run(&on(&a)?, &on(&b)?, &mut c)?;
         let bound = Bound::Probabilistic;
         let problem = Problem { a: &a, b: &b, c: None, alpha: 1.0, beta: 0.0, bound };
         Ok(Reference::compute(problem, Method::Full, 0)?.check(&c.download()?)?.passed())

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use cuda_driver::soft;
 use cuda_driver::soft_cuda::Findings;
-use host::environment::Environment;
+use host::Environment;
 use host::format::is_control_or_format;
 use host::timer::Clock;
 use host::verify::{Bound, Method};

@@ -2,13 +2,11 @@
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Row, Table};
-use host::kernels::TENSOR_CORE;
-use host::kernels::abi::KernelDescriptor;
-use host::kernels::abi::tensor_core::BK;
+use host::kernels::abi::{Arithmetic, KernelDescriptor};
 use host::time::Samples;
 use host::timer::Clock;
 use host::verify::{Bound, Check, Deviation, Method};
-use host::{Compute, DeviceInfo, Element, Gemm, L2, Load, auto};
+use host::{Compute, DeviceInfo, Element, Gemm, L2, Load, select};
 use serde::Serialize;
 
 use super::format::{Format, milliseconds, number, percent, scientific};
@@ -23,7 +21,7 @@ struct Listed {
     kernel: &'static str,
     summary: &'static str,
     block_tile: [u32; 3],
-    /// Null for tensor cores, whose accumulators belong to a warpgroup.
+    /// Null for 16-bit operands, whose accumulators belong to a warpgroup.
     thread_tile: Option<[u32; 2]>,
     threads: u32,
     /// Null where it depends on K.
@@ -36,47 +34,18 @@ struct Listed {
 pub fn list(
     format: Format,
     title: &str,
-    descriptors: impl Iterator<Item = &'static KernelDescriptor>,
+    kernels: impl Iterator<Item = &'static KernelDescriptor>,
 ) -> Result<(), Error> {
-    print_listed(
-        format,
-        title,
-        descriptors.map(|descriptor| Listed {
-            kernel: descriptor.name(),
-            summary: descriptor.summary(),
-            block_tile: [descriptor.tile().bm, descriptor.tile().bn, descriptor.tile().bk],
-            thread_tile: Some([descriptor.tile().tm, descriptor.tile().tn]),
-            threads: descriptor.threads(),
-            shared_bytes: descriptor.shared_bytes(),
-            splits: descriptor.abi().splits_k(),
-        }),
-    )
-}
-
-/// Prints the kernels for tensor cores.
-pub fn list_tensor_core(format: Format) -> Result<(), Error> {
-    print_listed(
-        format,
-        "Tensor cores, with --compute bf16 or f16:",
-        TENSOR_CORE.iter().map(|descriptor| Listed {
-            kernel: descriptor.name(),
-            summary: descriptor.summary(),
-            block_tile: [descriptor.rows(), descriptor.cols(), BK],
-            thread_tile: None,
-            threads: descriptor.threads(),
-            shared_bytes: Some(
-                descriptor.shared_bytes(descriptor.blocks_per_multiprocessor()).into(),
-            ),
-            splits: descriptor.splits(),
-        }),
-    )
-}
-
-fn print_listed(
-    format: Format,
-    title: &str,
-    kernels: impl Iterator<Item = Listed>,
-) -> Result<(), Error> {
+    let kernels = kernels.map(|kernel| Listed {
+        kernel: kernel.name(),
+        summary: kernel.summary(),
+        block_tile: [kernel.tile().bm, kernel.tile().bn, kernel.tile().bk],
+        thread_tile: (kernel.arithmetic() != Arithmetic::Bits16)
+            .then_some([kernel.tile().tm, kernel.tile().tn]),
+        threads: kernel.threads(),
+        shared_bytes: kernel.shared_bytes(),
+        splits: kernel.abi().splits_k(),
+    });
     match format {
         Format::Json => print(&kernels.map(|kernel| json::line(&kernel)).collect::<String>()),
         Format::Table => {
@@ -109,7 +78,7 @@ struct ListedAuto {
 
 /// Prints `auto` as the last of the kernels.
 pub fn list_auto(format: Format) -> Result<(), Error> {
-    let listed = ListedAuto { kernel: auto::NAME, summary: auto::SUMMARY };
+    let listed = ListedAuto { kernel: select::NAME, summary: select::SUMMARY };
     print(&match format {
         Format::Json => json::line(&listed),
         Format::Table => format!("{}: {}\n", listed.kernel, listed.summary),

@@ -1,7 +1,7 @@
 //! Results, as commands pass them to the modules that print or save them.
 
 use cuda_driver::soft_cuda::Findings;
-use host::device::Peak;
+use host::Peak;
 use host::time::Samples;
 use host::verify::Check;
 use host::{Compute, Device, Gemm, L2, Load, Title, stats};

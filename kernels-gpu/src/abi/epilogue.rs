@@ -1,6 +1,6 @@
 //! The epilogue of a launch, as the host passes it to a kernel.
 
-/// What [`Parameters::operations`] is a sum of.
+/// The terms of [`Parameters::operations`].
 pub mod operations {
     /// A factor for each row of C.
     pub const SCALE_ROW: u32 = 1;
@@ -10,13 +10,13 @@ pub mod operations {
     pub const BIAS_ROW: u32 = 1 << 2;
     /// A bias for each column.
     pub const BIAS_COLUMN: u32 = 1 << 3;
-    /// A matrix that is added at the end.
+    /// A matrix that is added last.
     pub const RESIDUAL: u32 = 1 << 4;
     /// Alpha and beta are read from device memory.
     pub const DEVICE_FACTORS: u32 = 1 << 5;
-    /// K is 0, so that the alpha in device memory does not matter.
+    /// K is 0, so the alpha in device memory does not matter.
     pub const NO_SUM: u32 = 1 << 6;
-    /// The activations, of which there is one at most.
+    /// The bits of the activation; at most one is set.
     pub const ACTIVATION: u32 = 7 << 8;
     /// `max(x, 0)`.
     pub const RELU: u32 = 1 << 8;
@@ -28,12 +28,13 @@ pub mod operations {
     pub const SILU: u32 = 4 << 8;
 }
 
-/// The epilogue of a launch, one parameter of a kernel. Of what [`operations`] does not name, nothing
-/// is read.
+/// The epilogue of a launch, one parameter of a kernel.
+///
+/// Inputs that [`operations`] does not name are not read.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Parameters {
-    /// What is done, a sum of [`operations`]; 0 if nothing is.
+    /// The sum of the [`operations`]; 0 for none.
     pub operations: u32,
     /// The leading dimension of the residual.
     pub ld_residual: u32,
@@ -41,16 +42,16 @@ pub struct Parameters {
     pub alpha: *const f32,
     /// Beta, one element.
     pub beta: *const f32,
-    /// As many elements as C has rows, or columns.
+    /// One element per row or column of C.
     pub scale: *const f32,
-    /// As many elements as C has rows, or columns.
+    /// One element per row or column of C.
     pub bias: *const f32,
     /// A matrix of C's shape.
     pub residual: *const f32,
-    /// Elements from one product's scale to the next one's.
+    /// Elements from one product's scale to the next.
     pub stride_scale: u64,
-    /// Elements from one product's bias to the next one's.
+    /// Elements from one product's bias to the next.
     pub stride_bias: u64,
-    /// Elements from one product's residual to the next one's.
+    /// Elements from one product's residual to the next.
     pub stride_residual: u64,
 }

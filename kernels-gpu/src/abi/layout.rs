@@ -1,15 +1,14 @@
-//! How the operands of a launch lie: the kernels' parameter `layout` is a sum of these.
+//! The terms of the kernel parameter `layout`: the storage of a launch's operands.
 
-/// A is behind an array of addresses, one
-/// for each product of a batch.
+/// A is an array of addresses, one per product of a batch.
 pub const POINTERS_A: u32 = 1;
-/// B is.
+/// B is an array of addresses.
 pub const POINTERS_B: u32 = 2;
-/// C is.
+/// C is an array of addresses.
 pub const POINTERS_C: u32 = 4;
-/// A lies as its transpose: k x m elements, with `lda >= m`.
+/// A is stored transposed: k x m elements, with `lda >= m`.
 pub const TRANSPOSED_A: u32 = 8;
-/// B lies as its transpose: n x k elements, with `ldb >= k`.
+/// B is stored transposed: n x k elements, with `ldb >= k`.
 pub const TRANSPOSED_B: u32 = 16;
-/// C lies as its transpose: n x m elements, with `ldc >= m`.
+/// C is stored transposed: n x m elements, with `ldc >= m`.
 pub const TRANSPOSED_C: u32 = 32;

@@ -1,6 +1,6 @@
-//! What the host and a kernel agree on: descriptors, parameters and their options.
+//! The interface of host and kernels: descriptors, parameters and their options.
 //!
-//! A kernel builds its descriptor from the constants that it uses itself.
+//! A kernel builds its descriptor from its own constants.
 
 pub(crate) mod descriptor;
 pub mod epilogue;

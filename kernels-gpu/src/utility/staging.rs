@@ -48,7 +48,7 @@ pub const QUADS: u32 = 4;
 /// - The next product's A follows at `stride_a` elements, and goes to where this one's ends. If
 ///   `stride_a` is 0, the first product's A is the only one.
 /// - If `pointer_batch` has the operand, an array of addresses replaces the matrix: see
-///   [`POINTERS_A`](crate::abi::layout::POINTERS_A).
+///   [`POINTERS_A`].
 /// - All of this holds for B likewise.
 ///
 /// # Safety

@@ -2,7 +2,7 @@
 
 use gemm_report::{Environment, Shape};
 use kernels_gpu::abi::{Arithmetic, KernelDescriptor};
-use kernels_gpu::{LADDER, TENSOR_CORE, TF32, TILES};
+use kernels_gpu::{LADDER, kernels as all_kernels};
 use serde_json::Value;
 
 use crate::ladders::Rung;
@@ -26,19 +26,17 @@ pub fn ladder(folder: &str, rungs: &[Rung]) -> String {
 /// All kernels, one line of Markdown each.
 pub fn kernels() -> String {
     let mut lines = String::from("| kernel | for | what it does |\n|---|---|---|\n");
-    let of_f32 = |kernel: &KernelDescriptor| match kernel.arithmetic() {
-        Arithmetic::Fma => "f32",
-        Arithmetic::Tf32 => "`tf32`",
-        Arithmetic::Tf32x3 => "`tf32x3`",
-    };
-    let ladder = LADDER.iter().map(|kernel| (kernel.name(), "f32, the ladder", kernel.summary()));
-    let others = TILES.iter().chain(TF32);
-    let others = others.map(|kernel| (kernel.name(), of_f32(kernel), kernel.summary()));
-    let in_f32 = ladder.chain(others);
-    let in_16_bits = TENSOR_CORE.iter();
-    let in_16_bits = in_16_bits.map(|kernel| (kernel.name(), "`bf16`, `f16`", kernel.summary()));
-    for (name, of, summary) in in_f32.chain(in_16_bits) {
-        lines += &format!("| `{name}` | {of} | {summary} |\n");
+    let is_rung =
+        |kernel: &KernelDescriptor| LADDER.iter().any(|rung| rung.name() == kernel.name());
+    for kernel in all_kernels() {
+        let of = match kernel.arithmetic() {
+            Arithmetic::Fma if is_rung(kernel) => "f32, the ladder",
+            Arithmetic::Fma => "f32",
+            Arithmetic::Tf32 => "`tf32`",
+            Arithmetic::Tf32x3 => "`tf32x3`",
+            Arithmetic::Bits16 => "`bf16`, `f16`",
+        };
+        lines += &format!("| `{}` | {of} | {} |\n", kernel.name(), kernel.summary());
     }
     lines
 }

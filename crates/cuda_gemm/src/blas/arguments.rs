@@ -1,25 +1,25 @@
-//! What all routines take: operations, factors, sizes and leading dimensions.
+//! Arguments of all routines: operations, factors, sizes and leading dimensions.
 
 use cust::memory::DevicePointer;
 
 use crate::error::Error;
-use crate::gemm::{Gemm, MAX_DIMENSION};
+use crate::problem::{Gemm, MAX_DIMENSION};
 
-/// `op(X)`.
+/// The operation in `op(X)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// X as it is: `CUBLAS_OP_N`.
+    /// X unchanged: `CUBLAS_OP_N`.
     None,
-    /// Its transpose: `CUBLAS_OP_T`, and `CUBLAS_OP_C`, which is the same for real numbers.
+    /// The transpose of X: `CUBLAS_OP_T`, or `CUBLAS_OP_C`, which is equal for real numbers.
     Transpose,
 }
 
-/// Alpha or beta.
+/// The factor alpha or beta.
 #[derive(Clone, Copy, Debug)]
 pub enum Factor {
-    /// A number.
+    /// A number on the host.
     Host(f32),
-    /// Where it is in device memory when the kernel runs.
+    /// An address in device memory, read when the kernel runs.
     Device(DevicePointer<f32>),
 }
 
@@ -35,8 +35,9 @@ impl From<DevicePointer<f32>> for Factor {
     }
 }
 
-/// An error about a batch of row-major matrices, as the caller of a routine knows them: there A and B are exchanged, and so
-/// are rows and columns.
+/// Renames the row-major matrices of an error to the caller's.
+///
+/// The row-major product exchanges A and B, and rows and columns.
 pub(super) fn by_the_callers_names(error: Error) -> Error {
     match error {
         Error::StrideTooLarge { what, stride, batch, max } => {
@@ -52,15 +53,16 @@ pub(super) fn by_the_callers_names(error: Error) -> Error {
     }
 }
 
-/// The product of row-major matrices that is a product of column-major ones, once the leading dimensions
-/// are checked, which are the parameters with these numbers.
+/// Checks the leading dimensions, and returns the row-major product equal to this column-major one.
+///
+/// Each leading dimension comes with the number of its parameter, for errors.
 pub(super) fn row_major(
     routine: &'static str,
     [transa, transb]: [Op; 2],
     [m, n, k]: [usize; 3],
     lds: [(usize, u32); 3],
 ) -> Result<Gemm, Error> {
-    // By the names that the caller knows: what is planned is the transpose.
+    // Checked with the caller's names: the plan is for the transpose.
     let [(lda, _), (ldb, _), (ldc, _)] = lds;
     for (what, value) in [("m", m), ("n", n), ("k", k), ("lda", lda), ("ldb", ldb), ("ldc", ldc)] {
         if value > MAX_DIMENSION {

@@ -1,4 +1,4 @@
-//! Products of matrices of any type.
+//! Products of matrices of any element type.
 
 use cust::memory::{DeviceCopy, DevicePointer};
 use gemm_matrix::Element;
@@ -6,9 +6,9 @@ use gemm_matrix::Element;
 use super::arguments::{Factor, Op, row_major};
 use super::handle::Handle;
 use crate::error::Error;
-use crate::gemm::{Compute, Gemm};
+use crate::problem::{Compute, Gemm};
 
-/// The product with its types, if there are kernels for them.
+/// Adds the element types to the product, if they go together.
 fn typed(
     gemm: Gemm,
     [a_type, b_type, c_type]: [Element; 3],
@@ -16,22 +16,29 @@ fn typed(
 ) -> Result<Gemm, Error> {
     let takes = compute.element();
     if [a_type, b_type] != [takes; 2] {
-        let reason = format!("A and B must be of {takes}; A is of {a_type}, and B of {b_type}");
+        let reason = format!("A and B must hold {takes}; A holds {a_type}, and B {b_type}");
         return Err(compute.refused(reason));
     }
     Ok(gemm.computed_in(compute).stored_as(c_type))
 }
 
-/// `C = alpha * op(A) * op(B) + beta * C`, column-major, of matrices of these types: op(A) is m x k, op(B) is k x n,
-/// C is m x n. As `cublasGemmEx`, but that `compute` says what products are of: [`Compute::Bf16`] for an A and B of
-/// `bf16`, [`Compute::F16`] for `f16`, and for f32 one of the others. Sums, alpha and beta are f32. C is of f32, or of
-/// the type of A and B.
+/// `C = alpha * op(A) * op(B) + beta * C` for column-major matrices of the given types.
 ///
-/// Without compute capability 9.0 the kernels are those by `mma.sync`.
+/// op(A) is m x k, op(B) is k x n, and C is m x n. Sums, alpha and beta are f32. C is f32 or has
+/// the type of A and B. The arguments are those of `cublasGemmEx`, except that `compute` names the
+/// type of the multiplied elements:
+///
+/// | A and B | `compute` |
+/// |---|---|
+/// | `bf16` | [`Compute::Bf16`] |
+/// | `f16` | [`Compute::F16`] |
+/// | `f32` | any other |
+///
+/// Tensor core kernels use `mma.sync`, except on compute capability 9.0.
 ///
 /// ```
 /// use cuda_gemm::blas::{Handle, Op, gemm_ex};
-/// use cuda_gemm::{Compute, Device, DeviceChoice, DeviceHalfMatrix, Element, InputType, Matrix};
+/// use cuda_gemm::{Compute, Device, DeviceChoice, DeviceMatrix, Element, Matrix, bf16};
 /// use cust::memory::DevicePointer;
 ///
 /// let device = Device::open(DeviceChoice::SoftSm90)?;
@@ -39,7 +46,7 @@ fn typed(
 /// // Columns of A: (1, 2), (3, 4), (5, 6); of B: (1, 0, 1), (0, 2, 0).
 /// let numbers = |numbers: &[f32]| {
 ///     let row = Matrix::from_vec(1, numbers.len(), numbers.to_vec());
-///     DeviceHalfMatrix::from_host(&device, InputType::Bf16, &row)
+///     DeviceMatrix::<bf16>::from_host(&device, &row)
 /// };
 /// let a = numbers(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?;
 /// let b = numbers(&[1.0, 0.0, 1.0, 0.0, 2.0, 0.0])?;
@@ -55,12 +62,13 @@ fn typed(
 ///
 /// # Errors
 ///
-/// Those of [`sgemm`](super::sgemm), and [`Error::Compute`] for types that do not go together;
-/// [`Error::TensorCoreShape`] for what the device has no kernel for.
+/// The errors of [`sgemm`](super::sgemm), [`Error::Compute`] for types that do not go together, and
+/// [`Error::Unsuited`] if the device has no kernel for the product.
 ///
 /// # Safety
 ///
-/// As for [`sgemm`](super::sgemm), of elements of these types, to whose sizes all are aligned.
+/// The contract of [`sgemm`](super::sgemm), for elements of these types. Each matrix is aligned to
+/// the size of its elements.
 pub unsafe fn gemm_ex<T: DeviceCopy, U: DeviceCopy>(
     handle: &mut Handle,
     transa: Op,
@@ -81,7 +89,7 @@ pub unsafe fn gemm_ex<T: DeviceCopy, U: DeviceCopy>(
     ldc: usize,
     compute: Compute,
 ) -> Result<(), Error> {
-    // Numbers of parameters, by BLAS's own counting, which does not count the handle.
+    // Parameter numbers as BLAS counts them, without the handle.
     let lds = [(lda, 9), (ldb, 12), (ldc, 16)];
     let gemm = row_major("gemm_ex", [transa, transb], [m, n, k], lds)?;
     let gemm = typed(gemm, [a_type, b_type, c_type], compute)?;
@@ -90,16 +98,17 @@ pub unsafe fn gemm_ex<T: DeviceCopy, U: DeviceCopy>(
     unsafe { handle.enqueue(gemm, [alpha.into(), beta.into()], addresses) }
 }
 
-/// A batch of such products, whose matrices follow each other at strides, in elements; 0 for an A or B that all share.
-/// As `cublasGemmStridedBatchedEx`.
+/// A strided batch of [`gemm_ex`] products, as `cublasGemmStridedBatchedEx`.
+///
+/// Strides count elements. A stride of 0 shares one A or B among all products.
 ///
 /// # Errors
 ///
-/// As for [`gemm_ex`], and [`Error::Overlap`] if two C overlap.
+/// The errors of [`gemm_ex`], and [`Error::Overlap`] if two C overlap.
 ///
 /// # Safety
 ///
-/// As for [`gemm_ex`], of all products.
+/// The contract of [`gemm_ex`], for every product.
 pub unsafe fn gemm_strided_batched_ex<T: DeviceCopy, U: DeviceCopy>(
     handle: &mut Handle,
     transa: Op,

@@ -6,21 +6,26 @@ use super::arguments::{Factor, Op, row_major};
 use super::handle::Handle;
 use crate::error::Error;
 
-/// `C = alpha * op(A) * op(B) + beta * C`, column-major: op(A) is m x k, op(B) is k x n, C is m x n.
-/// As `cublasSgemm`; [`Handle`] has an example, and says in which precision.
+/// `C = alpha * op(A) * op(B) + beta * C` for column-major f32 matrices, as `cublasSgemm`.
+///
+/// op(A) is m x k, op(B) is k x n, and C is m x n. [`Handle`] has an example;
+/// [`Handle::compute_f32_in`] sets the precision.
 ///
 /// # Errors
 ///
-/// [`Error::BlasArgument`], [`Error::MixedFactors`], [`Error::NotFinite`], [`Error::TooLarge`]; those of
-/// [`Auto::product`](crate::Auto::product) and [`ProductBuilder::prepare`](crate::ProductBuilder::prepare) with the
-/// first call of a shape; [`Error::Driver`].
+/// [`Error::BlasArgument`], [`Error::MixedFactors`], [`Error::NotFinite`], [`Error::TooLarge`] or
+/// [`Error::Driver`]. The first call of a shape also returns the errors of
+/// [`Auto::plan`](crate::Auto::plan) and [`PlanBuilder::prepare`](crate::PlanBuilder::prepare).
 ///
 /// # Safety
 ///
-/// - Unless k is 0, or alpha is the number 0, `a` and `b` point to A and B, all initialised, in the memory of the
-///   handle's device; `c` to C, initialised unless beta is 0; factors in device memory likewise.
-/// - All are aligned to 4 bytes, C overlaps nothing else, and until the work is done nothing frees
-///   them, writes A, B or factors, or touches C, but what is enqueued on the handle's stream.
+/// - `a` and `b` point to A and B, all initialised, in the memory of the handle's device.
+///   Exceptions: k is 0, or alpha is the number 0.
+/// - `c` points to C in that memory, initialised unless beta is 0.
+/// - Factors in device memory are initialised, in the same device's memory.
+/// - All are aligned to 4 bytes, and C overlaps nothing else.
+/// - Until the work is done, only work enqueued on the handle's stream frees any of them, writes A,
+///   B or the factors, or accesses C.
 pub unsafe fn sgemm(
     handle: &mut Handle,
     transa: Op,
@@ -37,7 +42,7 @@ pub unsafe fn sgemm(
     c: DevicePointer<f32>,
     ldc: usize,
 ) -> Result<(), Error> {
-    // Numbers of parameters, by BLAS's own counting, which does not count the handle.
+    // Parameter numbers as BLAS counts them, without the handle.
     let lds = [(lda, 8), (ldb, 10), (ldc, 13)];
     let gemm = row_major("sgemm", [transa, transb], [m, n, k], lds)?;
     let gemm = gemm.computed_in(handle.f32_compute());
@@ -45,16 +50,17 @@ pub unsafe fn sgemm(
     unsafe { handle.enqueue(gemm, [alpha.into(), beta.into()], [b, a, c].map(|at| at.as_raw())) }
 }
 
-/// A batch of such products, whose matrices follow each other at strides, in elements; 0 for an A or B
-/// that all share. As `cublasSgemmStridedBatched`.
+/// A strided batch of [`sgemm`] products, as `cublasSgemmStridedBatched`.
+///
+/// Strides count elements. A stride of 0 shares one A or B among all products.
 ///
 /// # Errors
 ///
-/// As for [`sgemm`], and [`Error::Overlap`] if two C overlap.
+/// The errors of [`sgemm`], and [`Error::Overlap`] if two C overlap.
 ///
 /// # Safety
 ///
-/// As for [`sgemm`], of all products.
+/// The contract of [`sgemm`], for every product.
 pub unsafe fn sgemm_strided_batched(
     handle: &mut Handle,
     transa: Op,
@@ -86,17 +92,19 @@ pub unsafe fn sgemm_strided_batched(
     unsafe { handle.enqueue(gemm, [alpha.into(), beta.into()], [b, a, c].map(|at| at.as_raw())) }
 }
 
-/// A batch of such products, whose matrices lie anywhere: `a`, `b` and `c` are arrays of as many
-/// addresses as there are products, in device memory. As `cublasSgemmBatched`.
+/// A batch of [`sgemm`] products at arbitrary addresses, as `cublasSgemmBatched`.
+///
+/// `a`, `b` and `c` are arrays in device memory, with one address per product.
 ///
 /// # Errors
 ///
-/// As for [`sgemm`].
+/// The errors of [`sgemm`].
 ///
 /// # Safety
 ///
-/// As for [`sgemm`], of all products; the arrays are there, aligned to 8 bytes, and stay as they are
-/// until the work is done. No two C overlap.
+/// - The contract of [`sgemm`], for every product.
+/// - The arrays exist, are aligned to 8 bytes, and stay unchanged until the work is done.
+/// - No two C overlap.
 pub unsafe fn sgemm_batched(
     handle: &mut Handle,
     transa: Op,

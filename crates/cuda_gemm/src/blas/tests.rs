@@ -1,18 +1,17 @@
-//! The routines next to three loops, of whole numbers whose sums are exact in every type.
+//! Compares the routines with three loops, on whole numbers whose sums are exact in every type.
 
 use cust::memory::DevicePointer;
 use gemm_matrix::{Element, Matrix};
-use kernels_gpu::abi::tensor_core::InputType;
 
 use super::arguments::row_major;
 use super::*;
 use crate::device::{Device, DeviceChoice};
 use crate::error::Error;
-use crate::gemm::{Compute, MAX_DIMENSION};
-use crate::matrix::{DeviceHalfMatrix, DeviceMatrix, PointerBatch};
+use crate::matrix::{AnyMatrix, DeviceMatrix, Layout, PointerBatch};
+use crate::problem::{Compute, MAX_DIMENSION};
 
 const OPS: [Op; 2] = [Op::None, Op::Transpose];
-/// Columns that lie behind each other, with gaps.
+/// Gap between columns, in elements.
 const PAD: usize = 3;
 
 /// Small whole numbers, whose products are exact.
@@ -44,9 +43,8 @@ fn expected(
     out
 }
 
-fn upload(device: &Device, numbers: &[f32]) -> DeviceMatrix {
-    let row = Matrix::from_vec(1, numbers.len(), numbers.to_vec());
-    DeviceMatrix::from_host(device, &row).unwrap()
+fn upload(device: &Device, numbers: &[f32]) -> DeviceMatrix<f32> {
+    DeviceMatrix::from_slice(device, [1, numbers.len()], numbers).unwrap()
 }
 
 #[test]
@@ -87,7 +85,7 @@ fn all_three_agree_with_three_loops() {
 
             let on_c = upload(&device, &c);
             let [sa, sb, sc] = strides;
-            // SAFETY: as above, of all.
+            // SAFETY: as above, for every product.
             unsafe {
                 sgemm_strided_batched(
                     &mut handle,
@@ -121,8 +119,9 @@ fn all_three_agree_with_three_loops() {
                 let part = |i: usize| all.submatrix(0..1, i * len..(i + 1) * len).unwrap();
                 PointerBatch::new(&[0, 1, 2].map(part)).unwrap()
             });
-            let [pa, pb, pc] = views.each_ref().map(|parts| parts.as_device_ptr().cast());
-            // SAFETY: as above; the arrays and the factors stay until the result was downloaded.
+            let [pa, pb, pc] =
+                views.each_ref().map(|parts| DevicePointer::from_raw(parts.address()));
+            // SAFETY: as above; the arrays and the factors stay until the result is downloaded.
             unsafe {
                 sgemm_batched(
                     &mut handle,
@@ -146,8 +145,8 @@ fn all_three_agree_with_three_loops() {
             assert_eq!(on_c.download().unwrap().as_slice(), right, "{ops:?}");
         }
     }
-    // One for each set of transposes, and for alpha or beta of 0: not for others, nor where nothing
-    // is to be done. Those with factors in device memory do not differ by them.
+    // One plan for each set of transposes, and for alpha or beta of 0. Other factors share a plan,
+    // and a call without work needs none. Factors in device memory do not distinguish plans.
     assert_eq!(handle.plans(), 4 * (3 + 3 + 1));
 }
 
@@ -159,7 +158,7 @@ fn what_blas_refuses_is_refused() {
     let mut call = |ops: [Op; 2], sizes: [usize; 3], lds: [usize; 3], alpha: Factor| {
         let ([m, n, k], [lda, ldb, ldc]) = (sizes, lds);
         let handle = &mut handle;
-        // SAFETY: it does not get as far as the matrices, or there is nothing in them.
+        // SAFETY: the call is refused before it reads a matrix, or the matrices are empty.
         unsafe {
             sgemm(handle, ops[0], ops[1], m, n, k, alpha, none, lda, none, ldb, 1.0, none, ldc)
         }
@@ -193,13 +192,13 @@ fn what_blas_refuses_is_refused() {
     assert_eq!(handle.plans(), 0);
 }
 
-/// Computes `C = A * B` of 8 x 8 matrices, of which A and B begin this many elements into their
-/// buffers, and compares it.
+/// Computes `C = A * B` of 8 x 8 matrices, whose A and B skip elements of their buffers, and checks
+/// it.
 fn multiply(device: &Device, handle: &mut Handle, [skip_a, skip_b]: [usize; 2], ldc: usize) {
     const SIZE: usize = 8;
     let (a, b, c) = (numbers(65, 2), numbers(65, 3), numbers(SIZE * ldc, 5));
     let (on_a, on_b, on_c) = (upload(device, &a), upload(device, &b), upload(device, &c));
-    let at = |matrix: &DeviceMatrix, skip| {
+    let at = |matrix: &DeviceMatrix<f32>, skip| {
         matrix.submatrix(0..1, skip..skip + SIZE * SIZE).unwrap().as_device_ptr()
     };
     let (pa, pb, pc) = (at(&on_a, skip_a), at(&on_b, skip_b), on_c.as_device_ptr());
@@ -239,41 +238,18 @@ fn plans_differ_by_ldc_and_by_alignment() {
     }
 }
 
-/// Numbers in device memory, in any type, of which the first ones are skipped.
-enum Buffer {
-    F32(DeviceMatrix),
-    Half(DeviceHalfMatrix),
+/// Uploads numbers in any element type.
+fn upload_as(device: &Device, element: Element, numbers: &[f32]) -> AnyMatrix {
+    let row = Matrix::from_vec(1, numbers.len(), numbers.to_vec());
+    let layout = Layout::dense(numbers.len());
+    let mut matrix = AnyMatrix::zeros_in(device, element, [1, numbers.len()], layout).unwrap();
+    matrix.upload(&row).unwrap();
+    matrix
 }
 
-impl Buffer {
-    fn new(device: &Device, element: Element, numbers: &[f32]) -> Self {
-        let row = Matrix::from_vec(1, numbers.len(), numbers.to_vec());
-        let half = |input| Self::Half(DeviceHalfMatrix::from_host(device, input, &row).unwrap());
-        match element {
-            Element::F32 => Self::F32(upload(device, numbers)),
-            Element::Bf16 => half(InputType::Bf16),
-            Element::F16 => half(InputType::F16),
-        }
-    }
-
-    fn at(&self, skip: usize) -> DevicePointer<u8> {
-        DevicePointer::from_raw(match self {
-            Self::F32(matrix) => matrix.as_device_ptr().as_raw() + 4 * skip as u64,
-            Self::Half(matrix) => matrix.address() + 2 * skip as u64,
-        })
-    }
-
-    fn download(&self) -> Vec<f32> {
-        let matrix = match self {
-            Self::F32(matrix) => matrix.download(),
-            Self::Half(matrix) => matrix.download(),
-        };
-        matrix.unwrap().as_slice().to_vec()
-    }
-}
-
-/// Computes a batch of products by `gemm_strided_batched_ex`, or one by `gemm_ex`, with C in `c_type`, all `skip` elements
-/// into their buffers, and compares all with three loops.
+/// Compares `gemm_strided_batched_ex`, or `gemm_ex` for one product, with three loops.
+///
+/// C has `c_type`, and all matrices skip `skip` elements of their buffers.
 fn compare_ex(
     device: &Device,
     handle: &mut Handle,
@@ -296,9 +272,13 @@ fn compare_ex(
         right[part(2)].copy_from_slice(&one);
     }
     let t = compute.element();
-    let (on_a, on_b) = (Buffer::new(device, t, &a), Buffer::new(device, t, &b));
-    let on_c = Buffer::new(device, c_type, &c);
-    let [pa, pb, pc] = [&on_a, &on_b, &on_c].map(|buffer| buffer.at(skip));
+    let (on_a, on_b) = (upload_as(device, t, &a), upload_as(device, t, &b));
+    let on_c = upload_as(device, c_type, &c);
+    let at = |matrix: &AnyMatrix| {
+        let bytes = (matrix.element().bytes() * skip) as u64;
+        DevicePointer::<u8>::from_raw(matrix.address() + bytes)
+    };
+    let [pa, pb, pc] = [&on_a, &on_b, &on_c].map(at);
     let ([x, y], [lda, ldb, ldc], [sa, sb, sc]) = (ops, lds, strides);
     let (h, [alpha, beta], u) = (handle, factors, c_type);
     // SAFETY: the buffers have room for matrices of these sizes, and nothing else uses them.
@@ -314,7 +294,7 @@ fn compare_ex(
         }
     }?;
     let what = (compute, c_type, ops, pad, skip, count, factors);
-    assert_eq!(on_c.download(), right, "{what:?} on {}", device.info().name);
+    assert_eq!(on_c.download().unwrap().as_slice(), right, "{what:?} on {}", device.info().name);
     Ok(())
 }
 
@@ -330,7 +310,7 @@ fn every_type_agrees_with_three_loops() {
                 .iter()
                 .flat_map(|c_type| OPS.map(|a| OPS.map(|b| (*c_type, [a, b]))).concat())
             {
-                // Rows that begin on 16 bytes, or of odd lengths, at the start of a buffer, and elsewhere.
+                // Aligned rows, then rows of odd lengths, at the start of a buffer and after it.
                 for at in [(3, 0, 1), (2, 1, 1), (3, 0, 3), (1, 3, 3)] {
                     for factors in [[1.0, 0.0], [2.0, -1.0], [0.0, 3.0]] {
                         let result =
@@ -339,7 +319,7 @@ fn every_type_agrees_with_three_loops() {
                     }
                 }
             }
-            // Factors other than 0 are of a call, not of a plan.
+            // Factors other than 0 belong to a call, not to a plan.
             let (plans, ops) = (handle.plans(), [Op::None; 2]);
             let types = (compute, Element::F32);
             for factors in [[3.0, 2.0], [-1.0, 1.0]] {
@@ -359,7 +339,7 @@ fn types_go_together() {
     let (no, f32, bf16, f16) = (Op::None, Element::F32, Element::Bf16, Element::F16);
     let mut call = |types: [Element; 3], compute, [lda, ldb, ldc]: [usize; 3], count: usize| {
         let ([t, u, v], h, n) = (types, &mut handle, 4);
-        // SAFETY: it is refused.
+        // SAFETY: the call is refused.
         unsafe {
             match count {
                 1 => gemm_ex(
@@ -374,9 +354,9 @@ fn types_go_together() {
         .unwrap_err()
     };
     for (types, compute, says) in [
-        ([bf16, f16, f32], Compute::Bf16, "A and B must be of bf16; A is of bf16, and B of f16"),
-        ([f32, f32, f32], Compute::F16, "A and B must be of f16; A is of f32, and B of f32"),
-        ([bf16, bf16, bf16], Compute::Tf32, "A and B must be of f32"),
+        ([bf16, f16, f32], Compute::Bf16, "A and B must hold bf16; A holds bf16, and B f16"),
+        ([f32, f32, f32], Compute::F16, "A and B must hold f16; A holds f32, and B f32"),
+        ([bf16, bf16, bf16], Compute::Tf32, "A and B must hold f32"),
         ([bf16, bf16, f16], Compute::Bf16, "C cannot be stored as f16"),
         ([f32, f32, bf16], Compute::Tf32x3, "C cannot be stored as bf16"),
     ] {
@@ -403,7 +383,7 @@ fn sgemm_computes_as_the_handle_says() {
     let mut handle = Handle::new(&device).unwrap();
     let refused = handle.compute_f32_in(Compute::F16).unwrap_err().to_string();
     assert!(refused.contains("use `gemm_ex`"), "{refused}");
-    // Two bits more than TF32 has.
+    // One plus a fraction with two bits more than TF32 has.
     let number = 1.0 + 1.0 / 4096.0;
     let (a, b, c) = (upload(&device, &[number]), upload(&device, &[1.0]), upload(&device, &[0.0]));
     let (a, b, pc, no) = (a.as_device_ptr(), b.as_device_ptr(), c.as_device_ptr(), Op::None);

@@ -1,28 +1,30 @@
-//! Which context is current in the calling thread.
+//! The context that is current in the calling thread.
 
 use std::marker::PhantomData;
 
 use cuda_driver::sys::{self, CUcontext, CUdevice, CUresult};
 use cust::device::Device as CudaDevice;
 
-/// The primary context of a device, which is there as long as somebody has it.
+/// The retained primary context of a device.
 pub(super) struct PrimaryContext {
     context: CUcontext,
     device: CUdevice,
 }
 
-/// A device's context, current in the calling thread until this is dropped: then what was current
-/// before is current again. See [`Device::enter`](crate::Device::enter).
+/// A device's context, current in the calling thread until this is dropped.
+///
+/// The drop restores the context that was current before. See
+/// [`Device::enter`](crate::Device::enter).
 #[must_use = "the context is current until this is dropped"]
 #[derive(Debug)]
 pub struct Entered<'d> {
-    /// Whether another one was current.
+    /// Whether another context was current.
     is_pushed: bool,
-    /// It stays in its thread, and ends before the context.
+    /// Keeps this in its thread, and shorter-lived than the context.
     of: PhantomData<(&'d (), *const ())>,
 }
 
-/// A call of the driver that failed, and its code.
+/// A failed call of the driver, and its code.
 pub(super) type Failed = (&'static str, CUresult);
 
 fn check(call: &'static str, code: CUresult) -> Result<(), Failed> {
@@ -72,8 +74,8 @@ unsafe impl Sync for PrimaryContext {}
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         if self.is_pushed {
-            // SAFETY: nothing is written. The thread's stack has the context on top, or whatever
-            // somebody has set in its place.
+            // SAFETY: nothing is written. The top of the thread's stack is this context, or one
+            // that somebody set instead.
             let _ = unsafe { sys::cuCtxPopCurrent_v2(std::ptr::null_mut()) };
         }
     }

@@ -1,9 +1,10 @@
 //! A GPU or the software device, opened for work.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use cuda_driver::sys::{self, CUresult};
 use cust::device::Device as CudaDevice;
@@ -13,11 +14,11 @@ use cust::stream::{Stream as CudaStream, StreamFlags};
 use super::current::{Entered, Failed, PrimaryContext};
 use super::info::{DeviceInfo, DeviceKind, check_capability, device_info};
 use super::loaded::Loaded;
+use super::queue::Queue;
 use crate::error::{Error, no_gpu};
 use crate::ptx::{self, Kernels};
-use crate::queue::Queue;
 
-/// Which device to open.
+/// The choice of a device to open.
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice, Error};
@@ -40,16 +41,17 @@ pub enum DeviceChoice {
     GpuOrdinal(u32),
     /// The software device, even if there is a GPU.
     Soft,
-    /// The software device as one of compute capability 9.0, which runs the PTX of
-    /// Hopper.
+    /// The software device with compute capability 9.0, which runs Hopper's PTX.
     SoftSm90,
 }
 
-/// A device with a context, a stream of its own and, once they are asked for, kernels.
+/// A device with a context, a stream of its own and, on demand, kernels.
 ///
-/// It is a handle: clones are the same device, and it stays open as long as anything that was
-/// made on it is there. Opening a device twice gives two devices, whose matrices and kernels do
-/// not go together; the driver compiles a kernel once for both.
+/// This is a handle: clones are the same device. The device stays open while anything made on it
+/// exists.
+///
+/// Opening a device twice gives two devices, whose matrices and kernels do not go together. Both
+/// share the kernels that the driver has compiled.
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice};
@@ -60,7 +62,14 @@ pub enum DeviceChoice {
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Device(Arc<Shared>);
+pub struct Device {
+    shared: Arc<Shared>,
+    /// Values kept while any of the user's handles exists: see [`Device::kept`].
+    kept: Option<Arc<OnceLock<Kept>>>,
+}
+
+/// A value whose type this module does not know.
+type Kept = Box<dyn Any + Send + Sync>;
 
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -68,7 +77,7 @@ impl fmt::Debug for Device {
     }
 }
 
-/// What the handles of a device share.
+/// The state that all handles of a device share.
 struct Shared {
     info: DeviceInfo,
     stream: ManuallyDrop<Arc<CudaStream>>,
@@ -76,7 +85,7 @@ struct Shared {
     context: Arc<LoadedContext>,
 }
 
-/// A context with what is loaded in it, for all devices that are open with this ordinal.
+/// A context and its loaded modules, shared by all devices open with this ordinal.
 struct LoadedContext {
     modules: Mutex<HashMap<&'static str, Loaded>>,
     context: PrimaryContext,
@@ -86,9 +95,9 @@ struct LoadedContext {
 static CONTEXTS: Mutex<Vec<(u32, Weak<LoadedContext>)>> = Mutex::new(Vec::new());
 
 impl LoadedContext {
-    /// That of a device, which is made if none is in use.
+    /// The context of a device, made unless one is in use.
     fn of(ordinal: u32, device: CudaDevice) -> Result<Arc<Self>, Failed> {
-        // A thread that panics leaves nothing half done.
+        // A panicking thread leaves no half-done change.
         let mut contexts = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
         contexts.retain(|(_, context)| context.strong_count() > 0);
         let open = contexts.iter().find(|(other, _)| *other == ordinal);
@@ -107,9 +116,10 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::NoGpu`] if a GPU is asked for and there is none, [`Error::GpuTooOld`]
-    /// if the GPU is older than the kernels (also for [`DeviceChoice::Auto`]: a GPU is
-    /// never passed over in silence), [`Error::Driver`] if the driver fails.
+    /// - [`Error::NoGpu`] if a GPU is asked for and there is none.
+    /// - [`Error::GpuTooOld`] if the GPU is older than the kernels. This includes
+    ///   [`DeviceChoice::Auto`], which never skips a GPU silently.
+    /// - [`Error::Driver`] if the driver fails.
     pub fn open(choice: DeviceChoice) -> Result<Self, Error> {
         let soft = |ordinal| Self::open_ordinal(ordinal, DeviceKind::Soft);
         match choice {
@@ -149,20 +159,21 @@ impl Device {
             CudaStream::new(StreamFlags::DEFAULT, None).map_err(fail("creating a stream"))?
         };
         let (stream, queue) = (ManuallyDrop::new(Arc::new(stream)), Arc::default());
-        Ok(Self(Arc::new(Shared { info, stream, queue, context })))
+        let shared = Arc::new(Shared { info, stream, queue, context });
+        Ok(Self { shared, kept: Some(Arc::default()) })
     }
 
-    /// This device, just opened, described as another one.
+    /// Changes the description of this newly opened device.
     pub(crate) fn described(mut self, describe: impl FnOnce(&mut DeviceInfo)) -> Self {
-        if let Some(shared) = Arc::get_mut(&mut self.0) {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
             describe(&mut shared.info);
         }
         self
     }
 
-    /// What is known about the device.
+    /// Properties of the device.
     pub fn info(&self) -> &DeviceInfo {
-        &self.0.info
+        &self.shared.info
     }
 
     /// Whether this is the software device.
@@ -172,15 +183,27 @@ impl Device {
 
     /// Whether both are handles of one device.
     pub fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// What the device's own stream is made of: see [`Device::stream`].
+    /// A value of this type that the device keeps, made on the first call.
+    ///
+    /// It is dropped with the last handle. So the value itself holds [detached](Device::detached)
+    /// handles, which keep nothing.
+    pub(crate) fn kept<T: Any + Send + Sync + Default>(&self) -> Option<&T> {
+        self.kept.as_ref()?.get_or_init(|| Box::<T>::default()).downcast_ref()
+    }
+
+    /// A handle of this device that does not keep the kept values alive.
+    pub(crate) fn detached(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), kept: None }
+    }
+
     pub(crate) fn own_stream(&self) -> (Arc<CudaStream>, Arc<Queue>) {
-        (Arc::clone(&self.0.stream), Arc::clone(&self.0.queue))
+        (Arc::clone(&self.shared.stream), Arc::clone(&self.shared.queue))
     }
 
-    /// Bytes of device memory that are free now.
+    /// Bytes of free device memory.
     ///
     /// # Errors
     ///
@@ -191,7 +214,7 @@ impl Device {
         Ok(free as u64)
     }
 
-    /// Refuses what does not fit into the device's free memory; the bytes that are free if it does.
+    /// Returns the bytes of free device memory, or refuses if `needed` are more.
     ///
     /// # Errors
     ///
@@ -205,24 +228,26 @@ impl Device {
         Ok(available)
     }
 
-    /// Makes this device's context the calling thread's in place of what is current, for calls into
-    /// the driver that do not go through this library. See [`Device::enter`].
+    /// Replaces the calling thread's current context with this device's.
+    ///
+    /// Use it for driver calls that do not go through this library. See also [`Device::enter`].
     ///
     /// # Errors
     ///
     /// [`Error::Driver`].
     pub fn make_current(&self) -> Result<(), Error> {
         // SAFETY: the context is retained.
-        let set = unsafe { sys::cuCtxSetCurrent(self.0.context.context.raw()) };
+        let set = unsafe { sys::cuCtxSetCurrent(self.shared.context.context.raw()) };
         self.check("cuCtxSetCurrent", set)
     }
 
-    /// Makes this device's context the calling thread's until what is returned is dropped. Every
-    /// function of this library does so itself, so that several devices can be used side by side,
-    /// and leaves the context current that the caller has.
+    /// Makes this device's context current until the returned guard is dropped.
     ///
-    /// What is entered later is to be left sooner. To enter once around many calls spares each of
-    /// them a push and a pop.
+    /// Every function of this library does so itself, and restores the caller's context afterwards.
+    /// So several devices can be used side by side.
+    ///
+    /// Drop guards in reverse order. Entering once around many calls saves each of them a push and
+    /// a pop.
     ///
     /// ```
     /// use cuda_gemm::{Device, DeviceChoice};
@@ -244,31 +269,31 @@ impl Device {
     ///
     /// [`Error::Driver`].
     pub fn enter(&self) -> Result<Entered<'_>, Error> {
-        self.0.context.context.enter().map_err(|(call, code)| self.code_error(call, code))
+        self.shared.context.context.enter().map_err(|(call, code)| self.code_error(call, code))
     }
 
-    /// The kernels that this device loads.
+    /// The kernels that match this device's compute capability.
     pub fn ptx(&self) -> &'static Kernels {
         ptx::for_capability(self.info().capability)
     }
 
-    /// The modules that are loaded, by their entry points. None is ever removed.
+    /// The loaded modules, by entry point. None is ever removed.
     pub(super) fn modules(&self) -> MutexGuard<'_, HashMap<&'static str, Loaded>> {
-        // A thread that panics leaves nothing half done.
-        self.0.context.modules.lock().unwrap_or_else(PoisonError::into_inner)
+        // A panicking thread leaves no half-done change.
+        self.shared.context.modules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a failed call of `cust` means: [`Error::KernelFault`] if a kernel stopped, else
+    /// Converts an error of `cust`: [`Error::KernelFault`] if a kernel stopped, else
     /// [`Error::Driver`].
     pub fn error(&self, call: &'static str, error: CudaError) -> Error {
         self.code_error(call, code(error))
     }
 
-    /// Whether a call of the driver that does not go through `cust` succeeded.
+    /// Converts the result code of a driver call made without `cust`.
     ///
     /// # Errors
     ///
-    /// As [`Device::error`] says, if it did not.
+    /// See [`Device::error`].
     pub fn check(&self, call: &'static str, code: CUresult) -> Result<(), Error> {
         match code {
             CUresult::CUDA_SUCCESS => Ok(()),
@@ -279,8 +304,8 @@ impl Device {
     fn code_error(&self, call: &'static str, code: CUresult) -> Error {
         let info = self.info();
         if is_fault(code) {
-            // The fault of the current context.
-            let _current = self.0.context.context.enter();
+            // The fault is that of the current context.
+            let _current = self.shared.context.context.enter();
             let detail = match info.kind {
                 DeviceKind::Gpu => None,
                 DeviceKind::Soft => cuda_driver::soft::last_fault(),
@@ -294,8 +319,8 @@ impl Device {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // The stream is destroyed in the current context. If it cannot be made current there is
-        // nothing left to destroy it in.
+        // The stream is destroyed in the current context. If this context cannot be made current,
+        // nothing is left to destroy.
         let _current = self.context.context.enter();
         // SAFETY: not used again.
         unsafe { ManuallyDrop::drop(&mut self.stream) };
@@ -304,13 +329,13 @@ impl Drop for Shared {
 
 impl Drop for LoadedContext {
     fn drop(&mut self) {
-        // So are the modules.
+        // Modules are unloaded in the current context.
         let _current = self.context.enter();
         self.modules.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
-/// Whether this error means that a kernel stopped, as opposed to a refused call.
+/// Whether the code means that a kernel stopped, not that a call was refused.
 fn is_fault(code: CUresult) -> bool {
     const FAULTS: [CudaError; 9] = [
         CudaError::IllegalAddress,
@@ -326,7 +351,7 @@ fn is_fault(code: CUresult) -> bool {
     FAULTS.into_iter().any(|fault| self::code(fault) == code)
 }
 
-/// The driver's code, by which `cust` numbers its errors.
+/// The driver's code for an error of `cust`, which numbers them alike.
 pub(super) fn code(error: CudaError) -> CUresult {
     CUresult(error as u32)
 }
@@ -356,7 +381,7 @@ mod tests {
             Error::Driver { code, .. } => code,
             other => panic!("{other}"),
         };
-        let Err(error) = crate::DeviceMatrix::zeros(&device, 1 << 20, 1 << 21) else {
+        let Err(error) = crate::DeviceMatrix::<f32>::zeros(&device, [1 << 20, 1 << 21]) else {
             panic!("8 TB are there")
         };
         assert_eq!(code(error), CUresult::CUDA_ERROR_OUT_OF_MEMORY);

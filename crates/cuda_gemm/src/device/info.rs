@@ -1,4 +1,4 @@
-//! What is known about a device.
+//! Properties of a device.
 
 use std::ffi::c_int;
 use std::fmt;
@@ -7,13 +7,13 @@ use cuda_driver::sys::{self, CUresult};
 use cust::device::{Device as CudaDevice, DeviceAttribute};
 use cust::error::CudaError;
 
+use super::limits::Limits;
 use crate::error::Error;
-use crate::limits::Limits;
 
 /// The oldest compute capability the kernels are built for.
 const OLDEST: (u32, u32) = (8, 0);
 
-/// What runs the kernels.
+/// The kind of device: GPU or software.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceKind {
     /// An NVIDIA GPU.
@@ -22,10 +22,10 @@ pub enum DeviceKind {
     Soft,
 }
 
-/// The f32 peak of a GPU: every lane retires one FMA per cycle.
+/// The f32 peak of a GPU, with one FMA per lane and cycle.
 ///
 /// ```
-/// use cuda_gemm::device::Peak;
+/// use cuda_gemm::Peak;
 ///
 /// // An H100 SXM.
 /// let peak = Peak { clock_khz: 1_980_000, multiprocessors: 132, lanes: 128 };
@@ -73,7 +73,7 @@ const fn fp32_lanes(capability: (u32, u32)) -> u32 {
     }
 }
 
-/// What is known about a device once it is open.
+/// Properties of an open device.
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice, DeviceKind};
@@ -89,33 +89,32 @@ const fn fp32_lanes(capability: (u32, u32)) -> u32 {
 pub struct DeviceInfo {
     /// GPU or software.
     pub kind: DeviceKind,
-    /// The name the driver gives it.
+    /// The driver's name for the device.
     pub name: String,
     /// Compute capability, major and minor.
     pub capability: (u32, u32),
     /// Bytes of memory in all.
     pub total_memory: u64,
-    /// What launches may be.
+    /// Limits of a launch.
     pub limits: Limits,
-    /// Whether the device and its driver have tensor maps.
+    /// Whether the device and its driver support tensor maps.
     pub tensor_maps: bool,
-    /// The f32 peak; none for the software device, which is not a GPU's equal in time.
+    /// The f32 peak; `None` for the software device, whose time says nothing about a GPU.
     pub peak: Option<Peak>,
-    /// Bytes of shared memory of a multiprocessor, for all the blocks it holds at once.
+    /// Bytes of shared memory per multiprocessor, for all resident blocks together.
     pub shared_per_multiprocessor: u32,
-    /// Threads that a multiprocessor holds at once.
+    /// Resident threads per multiprocessor, at most.
     pub threads_per_multiprocessor: u32,
     /// Bytes of the L2 cache.
     pub l2_bytes: u64,
-    /// What the memory can do at best, in GB/s (10^9); none for the software device.
+    /// Peak memory bandwidth in GB/s (10^9); `None` for the software device.
     pub memory_gbytes: Option<f64>,
-    /// Where the GPU is on the PCI bus, as in `00000000:3B:00.0`; none for the software
-    /// device.
+    /// The GPU's address on the PCI bus, as in `00000000:3B:00.0`; `None` for the software device.
     pub pci_bus_id: Option<String>,
 }
 
 pub(super) fn device_info(device: CudaDevice, kind: DeviceKind) -> Result<DeviceInfo, CudaError> {
-    // The attributes are counts, never negative.
+    // Attributes are counts, never negative.
     let get = |attribute| device.get_attribute(attribute).map(i32::cast_unsigned);
     let capability = (
         get(DeviceAttribute::ComputeCapabilityMajor)?,
@@ -132,7 +131,7 @@ pub(super) fn device_info(device: CudaDevice, kind: DeviceKind) -> Result<Device
     };
     let memory_gbytes = match kind {
         DeviceKind::Soft => None,
-        // Both edges of the clock, which is in kHz, and a bus counted in bits.
+        // Both clock edges transfer data; the clock is in kHz and the bus width in bits.
         DeviceKind::Gpu => Some(
             2e-6 * f64::from(get(DeviceAttribute::MemoryClockRate)?)
                 * f64::from(get(DeviceAttribute::GlobalMemoryBusWidth)?)
@@ -159,7 +158,7 @@ pub(super) fn device_info(device: CudaDevice, kind: DeviceKind) -> Result<Device
             .max(shared_default),
             multiprocessors: get(DeviceAttribute::MultiprocessorCount)?,
         },
-        // A driver from before CUDA 12 knows neither the attribute nor the maps.
+        // A driver older than CUDA 12 knows neither the attribute nor tensor maps.
         tensor_maps: raw_attribute(device, sys::CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED)
             .is_some_and(|supported| supported != 0),
         peak,
@@ -179,7 +178,7 @@ pub(super) fn device_info(device: CudaDevice, kind: DeviceKind) -> Result<Device
     })
 }
 
-/// An attribute that `cust` does not know; none if the driver does not either.
+/// An attribute that `cust` does not know; `None` if the driver does not know it either.
 fn raw_attribute(device: CudaDevice, attribute: c_int) -> Option<u32> {
     let mut value = 0;
     // SAFETY: `value` is valid for the write, and the handle comes from the driver.

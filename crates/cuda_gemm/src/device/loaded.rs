@@ -1,8 +1,8 @@
-//! What is loaded in a context.
+//! The modules loaded in a context.
 
 use cust::module::Module;
 
-/// The module of an entry point, and whether its launches may begin before what is in front of them has ended.
+/// The module of an entry point, and whether its launches may start before earlier work ends.
 pub(super) struct Loaded {
     pub(super) module: Box<Module>,
     pub(super) starts_early: bool,

@@ -1,4 +1,4 @@
-//! Loading PTX, and what comes of it: entry points.
+//! Loads PTX, and launches its entry points.
 
 use std::collections::hash_map::Entry;
 use std::ffi::{CString, c_int, c_void};
@@ -10,19 +10,21 @@ use cust::module::Module;
 
 use super::handle::{Device, code, describe};
 use super::info::{DeviceInfo, DeviceKind};
+use super::limits::RESERVED_SHARED;
 use super::loaded::Loaded;
+use super::stream::Stream;
 use crate::error::Error;
-use crate::limits::RESERVED_SHARED;
-use crate::stream::Stream;
 
 impl Device {
-    /// An entry point of the PTX, as a module of its own that the first call of the process loads: so
-    /// nobody waits for the driver to compile kernels that are not used.
+    /// Returns an entry point of the PTX, loaded as a module of its own.
+    ///
+    /// The first call in the process loads it. So nobody waits for the driver to compile unused
+    /// kernels.
     ///
     /// # Errors
     ///
-    /// [`Error::NotInPtx`] if there is none of this name, [`Error::Jit`] if the driver refuses
-    /// the PTX, [`Error::Driver`].
+    /// [`Error::NotInPtx`] if no kernel has this name, [`Error::Jit`] if the driver refuses the
+    /// PTX, or [`Error::Driver`].
     pub fn entry_point(&self, name: &'static str) -> Result<EntryPoint, Error> {
         let _current = self.enter()?;
         let mut modules = self.modules();
@@ -33,8 +35,9 @@ impl Device {
                     kernel: name,
                     device: self.info().name.clone(),
                 })?;
-                // All kernels that have this instruction keep to what it is for: before it no thread accesses what
-                // another kernel may write, or writes what one may access, but for prefetches to L2.
+                // Every kernel with this instruction follows its protocol. Before the wait, no
+                // thread reads memory that another kernel may write, or writes memory that one may
+                // access. Prefetches to L2 are the only exception.
                 let starts_early = text.contains("griddepcontrol.wait");
                 let module = Box::new(load(&text, &self.info().name)?);
                 place.insert(Loaded { module, starts_early })
@@ -42,8 +45,8 @@ impl Device {
         };
         let starts_early = loaded.starts_early;
         let function = function_of(&loaded.module, name, self)?;
-        // SAFETY: only the lifetime is changed. The module is boxed in the device's context, which never
-        // drops one of its modules, and which the entry point keeps.
+        // SAFETY: only the lifetime changes. The module is boxed in the device's context, which the
+        // entry point keeps and which never drops a module.
         let function = unsafe { mem::transmute::<Function<'_>, Function<'static>>(function) };
         drop(modules);
         let mut entry_point = EntryPoint { function, device: self.clone(), early_shared: None };
@@ -57,8 +60,10 @@ impl Device {
         Ok(entry_point)
     }
 
-    /// Bytes of shared memory of a block with which no more blocks of a grid fit a multiprocessor than there are for
-    /// each if they are spread evenly; none on the software device, where no block is in another's way.
+    /// Bytes of shared memory per block that keep the blocks of a grid spread evenly.
+    ///
+    /// No multiprocessor then holds more blocks than in an even spread. The software device needs
+    /// 0: its blocks do not share a multiprocessor.
     fn spreading_shared(&self, grid: &GridSize) -> u32 {
         let DeviceInfo { kind, limits, shared_per_multiprocessor, .. } = self.info();
         if *kind == DeviceKind::Soft {
@@ -66,13 +71,15 @@ impl Device {
         }
         let blocks = u64::from(grid.x) * u64::from(grid.y) * u64::from(grid.z);
         let share = blocks.div_ceil(limits.multiprocessors.max(1).into());
-        // With one more block than that, each would have no more than this; so it fits 32 bits.
+        // With one more block than this share, each block has at most this much. So it fits 32
+        // bits.
         let of_one_more = (u64::from(*shared_per_multiprocessor) / (share + 1)) as u32;
         (of_one_more + 1).saturating_sub(RESERVED_SHARED)
     }
 
-    /// The entry points that are loaded, in this process and for every device that is open with the same number, in
-    /// the order of their names.
+    /// The loaded entry points, sorted by name.
+    ///
+    /// They are those of this process, for every device open with the same ordinal.
     ///
     /// ```
     /// use cuda_gemm::{Device, DeviceChoice, Gemm};
@@ -101,8 +108,8 @@ impl Device {
 /// assert!(naive.resident_blocks((16, 16), 0)? > 0);
 ///
 /// // C = 2 * A * A of matrices of one element.
-/// let a = DeviceMatrix::from_host(&device, &Matrix::from_vec(1, 1, vec![3.0]))?;
-/// let c = DeviceMatrix::zeros(&device, 1, 1)?;
+/// let a = DeviceMatrix::<f32>::from_host(&device, &Matrix::from_vec(1, 1, vec![3.0]))?;
+/// let c = DeviceMatrix::<f32>::zeros(&device, [1, 1])?;
 /// let (one, alpha, beta) = (1u32, 2.0f32, 0.0f32);
 /// let [a_address, c_address] = [&a, &c].map(|matrix| matrix.as_device_ptr().as_raw());
 /// let [one, alpha, beta, a_address, c_address]: [*const c_void; 5] = [
@@ -123,19 +130,21 @@ impl Device {
 pub struct EntryPoint {
     function: Function<'static>,
     device: Device,
-    /// If it may start early: the most dynamic shared memory that a block may have.
+    /// The most dynamic shared memory per block, if the kernel may start early.
     early_shared: Option<u32>,
 }
 
 impl EntryPoint {
-    /// Enqueues a launch on a stream of the same device. `arguments` are the addresses of the
-    /// kernel's arguments, in order; `shared_bytes` is the size of its dynamic shared memory.
+    /// Enqueues a launch on a stream of the same device.
     ///
-    /// A kernel that waits itself for what is enqueued before it (`griddepcontrol.wait`) may begin before that has
-    /// ended (*programmatic dependent launch*). Its blocks get more shared memory than they ask for where else more of
-    /// them would share a multiprocessor than when they are spread evenly: those of the launch before are in the way
-    /// then, and blocks that begin beside them may crowd where there is room. On the software device they get what
-    /// they ask for.
+    /// `arguments` are the addresses of the kernel's arguments, in order. `shared_bytes` is the
+    /// size of its dynamic shared memory.
+    ///
+    /// A kernel that waits for earlier work itself (`griddepcontrol.wait`) may start before that
+    /// work ends (*programmatic dependent launch*). The blocks of the earlier launch then occupy
+    /// some multiprocessors, so that new blocks may crowd the others. To keep the blocks spread
+    /// evenly, they get more shared memory than they ask for where more of them would share a
+    /// multiprocessor. On the software device they get `shared_bytes`.
     ///
     /// # Errors
     ///
@@ -143,8 +152,9 @@ impl EntryPoint {
     ///
     /// # Safety
     ///
-    /// The stream belongs to the entry point's device. The arguments are what the kernel
-    /// declares, and they, the grid and the block keep its contract until it is done.
+    /// - The stream belongs to the entry point's device.
+    /// - The arguments are those that the kernel declares.
+    /// - The arguments, the grid and the block keep the kernel's contract until it is done.
     pub unsafe fn launch(
         &self,
         stream: &Stream,
@@ -188,15 +198,17 @@ impl EntryPoint {
         self.device.check("cuLaunchKernel", result)
     }
 
-    /// As [`EntryPoint::launch`], with clusters of so many blocks along x, which are spread over multiprocessors.
+    /// Launches like [`EntryPoint::launch`], in clusters along x that are spread over
+    /// multiprocessors.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// See [`EntryPoint::launch`].
     ///
     /// # Safety
     ///
-    /// As there; the kernel's contract has clusters of this size, too.
+    /// The contract of [`EntryPoint::launch`]; the kernel's contract also allows clusters of this
+    /// size.
     pub(crate) unsafe fn launch_in_clusters(
         &self,
         stream: &Stream,
@@ -206,7 +218,7 @@ impl EntryPoint {
         arguments: &[*mut c_void],
     ) -> Result<(), Error> {
         if cluster == 1 && self.early_shared.is_none() {
-            // SAFETY: the caller's contract: a block is a cluster of its own.
+            // SAFETY: the caller's contract: each block is a cluster of its own.
             return unsafe { self.launch(stream, grid, threads, shared_bytes, arguments) };
         }
         const SPREAD: u32 = 1;
@@ -226,11 +238,11 @@ impl EntryPoint {
         unsafe { self.launch_with(stream, size, &mut attributes, arguments) }
     }
 
-    /// Enqueues a launch of this grid, block and shared memory, with attributes.
+    /// Enqueues a launch with attributes.
     ///
     /// # Safety
     ///
-    /// As for [`EntryPoint::launch`]; the attributes are right for the kernel.
+    /// The contract of [`EntryPoint::launch`]; the attributes are right for the kernel.
     unsafe fn launch_with(
         &self,
         stream: &Stream,
@@ -252,8 +264,8 @@ impl EntryPoint {
             num_attrs: attributes.len() as u32,
         };
         let _exclusive = stream.exclusive();
-        // SAFETY: the caller's contract; the driver copies all during the call, and does not write to the list of
-        // arguments.
+        // SAFETY: the caller's contract. The driver copies everything during the call, and does not
+        // write to the list of arguments.
         let result = unsafe {
             sys::cuLaunchKernelEx(
                 &raw const config,
@@ -265,7 +277,7 @@ impl EntryPoint {
         self.device.check("cuLaunchKernelEx", result)
     }
 
-    /// How many blocks of this shape fit a multiprocessor at once, as the driver says.
+    /// Blocks of this shape that are resident on a multiprocessor, as the driver says.
     ///
     /// # Errors
     ///
@@ -281,11 +293,13 @@ impl EntryPoint {
             .map_err(|e| self.device.error("cuOccupancyMaxActiveBlocksPerMultiprocessor", e))
     }
 
-    /// Opts in to more dynamic shared memory than every kernel may use; `cust` does
-    /// not know the attribute. Never takes any back, which another product may need.
+    /// Opts in to more dynamic shared memory than the default limit.
+    ///
+    /// `cust` does not know the attribute. The limit is never lowered, since another product may
+    /// need it.
     pub(crate) fn allow_shared(&self, bytes: u32) -> Result<(), Error> {
         let _current = self.device.enter()?;
-        // One thread at a time looks and sets.
+        // One thread at a time reads and sets the limit.
         let _modules = self.device.modules();
         if bytes <= self.attribute(sys::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)? {
             return Ok(());
@@ -293,13 +307,13 @@ impl EntryPoint {
         // SAFETY: the function is loaded, and belongs to the context just made current.
         let result = unsafe {
             let attribute = sys::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            // No more than the device's limit, which the driver counts in an i32.
+            // At most the device's limit, which the driver counts in an i32.
             sys::cuFuncSetAttribute(self.raw(), attribute, bytes.cast_signed())
         };
         self.device.check("cuFuncSetAttribute", result)
     }
 
-    /// A number that the driver knows of the function.
+    /// An attribute of the function.
     pub(crate) fn attribute(&self, attribute: c_int) -> Result<u32, Error> {
         let _current = self.device.enter()?;
         let mut value = 0;
@@ -307,7 +321,7 @@ impl EntryPoint {
         // context just made current.
         let result = unsafe { sys::cuFuncGetAttribute(&raw mut value, attribute, self.raw()) };
         self.device.check("cuFuncGetAttribute", result)?;
-        // They are counts, never negative.
+        // Attributes are counts, never negative.
         Ok(value.cast_unsigned())
     }
 
@@ -316,7 +330,7 @@ impl EntryPoint {
     }
 }
 
-/// An attribute of a launch, which begins with these numbers.
+/// A launch attribute whose value begins with these numbers.
 fn attribute(id: u32, numbers: [u32; 3]) -> sys::CUlaunchAttribute {
     let mut value = [0; 64];
     for (bytes, number) in value.chunks_exact_mut(4).zip(numbers) {
@@ -325,14 +339,14 @@ fn attribute(id: u32, numbers: [u32; 3]) -> sys::CUlaunchAttribute {
     sys::CUlaunchAttribute { id, pad: [0; 4], value }
 }
 
-/// Loads PTX, and fetches the compiler's log where that fails.
+/// Loads PTX, or fetches the compiler's log if that fails.
 fn load(text: &str, device: &str) -> Result<Module, Error> {
     let image = CString::new(text).expect("PTX is text without NUL");
     Module::from_ptx_cstr(&image, &[])
         .map_err(|error| refused(device, code(error), jit_log(&image)))
 }
 
-/// A kernel of a module. The software device says here what it cannot run in it.
+/// A kernel of a module. Here the software device reports instructions that it cannot run.
 fn function_of<'m>(module: &'m Module, name: &str, device: &Device) -> Result<Function<'m>, Error> {
     module.get_function(name).map_err(|error| match code(error) {
         code @ CUresult::CUDA_ERROR_INVALID_PTX => {
@@ -346,16 +360,17 @@ fn refused(device: &str, code: CUresult, log: String) -> Error {
     Error::Jit { device: device.to_owned(), code, reason: describe(code), log }
 }
 
-/// The log of the driver's compiler. `cust` cannot ask for one, so the PTX that
-/// failed is loaded again through the raw call.
+/// The log of the driver's compiler.
+///
+/// `cust` cannot ask for a log, so the failed PTX is loaded again through the raw call.
 fn jit_log(image: &CString) -> String {
     let mut log = vec![0u8; 16 << 10];
     let mut options = [sys::CU_JIT_ERROR_LOG_BUFFER, sys::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-    // By the driver's convention a size is passed in place of a pointer.
+    // The driver's convention passes a size as a pointer.
     let mut values = [log.as_mut_ptr().cast::<c_void>(), log.len() as *mut c_void];
     let mut module = sys::CUmodule::NULL;
-    // SAFETY: the image is NUL-terminated, there are two options with two values, and
-    // the log buffer is as long as the second one says and outlives the call.
+    // SAFETY: the image is NUL-terminated, and there are two options with two values. The log
+    // buffer has the length in the second value, and outlives the call.
     let result = unsafe {
         sys::cuModuleLoadDataEx(
             &raw mut module,
@@ -366,7 +381,7 @@ fn jit_log(image: &CString) -> String {
         )
     };
     if result == CUresult::CUDA_SUCCESS {
-        // SAFETY: just loaded, and nothing of it is in use.
+        // SAFETY: just loaded, and nothing in it is in use.
         let _ = unsafe { sys::cuModuleUnload(module) };
         return "nothing: the second attempt to load them succeeded".to_owned();
     }
@@ -391,7 +406,7 @@ mod tests {
         let first = function(&one);
         assert_eq!(function(&other), first);
         assert_ne!(function(&Device::open(DeviceChoice::SoftSm90).unwrap()), first);
-        // What was loaded stays while one of them is open.
+        // A loaded module stays while one of the devices is open.
         drop(one);
         assert_eq!(function(&other), first);
     }

@@ -1,149 +1,322 @@
-//! From addresses of f32 matrices to launches of a kernel.
+//! Turns addresses of A, B and C into launches of a kernel.
 
-use cust::memory::DevicePointer;
+use std::ffi::c_void;
 
-use super::extras::RawExtras;
-use super::kernel::EntryPoints;
-use super::parameters::{self, Address, GemmParameters};
-use super::plan::Plan;
+use cuda_driver::sys::CUtensorMap;
+use gemm_matrix::Element;
+use kernels_gpu::abi::tensor_core::options;
+use kernels_gpu::abi::{KernelAbi, epilogue};
+
+use super::parameters::{
+    self, Address, GemmParameters, MmaParameters, TensorParameters, Tf32Parameters,
+    Tf32SplitParameters, WgmmaParameters,
+};
 use super::staging::{Operand, layout};
+use super::tensor_map;
 use super::workspace::Buffers;
+use crate::device::EntryPoint;
 use crate::error::Error;
-use crate::gemm::{Gemm, Launch};
+use crate::plan::{Configuration, Core, Launch, RawExtras};
+use crate::problem::Gemm;
 
-impl Plan {
-    /// As [`Plan::enqueue_raw_with`], with other factors than the plan's, of which each is 0 if and
-    /// only if the plan's is.
+/// The arguments of one launch, for any kernel.
+struct Part<'p> {
+    launch: &'p Launch,
+    products: u32,
+    factors: [f32; 2],
+    /// A and B of the first product, and the address of this launch's part of C.
+    operands: [Operand; 2],
+    c: Operand,
+    c_at: u64,
+    /// Zeros if nothing is summed, or for a kernel without tensor maps.
+    maps: [CUtensorMap; 2],
+    epilogue: epilogue::Parameters,
+}
+
+impl Core {
+    /// Enqueues the product, with factors that are 0 exactly where the plan's are.
     ///
     /// # Safety
     ///
-    /// As there.
-    pub(crate) unsafe fn enqueue_scaled(
+    /// The contract of [`Plan::run_raw`](crate::Plan::run_raw).
+    pub(crate) unsafe fn enqueue(
         &self,
-        a: DevicePointer<f32>,
-        b: DevicePointer<f32>,
-        c: DevicePointer<f32>,
+        [a, b, c]: [u64; 3],
         extras: RawExtras,
         factors: [f32; 2],
     ) -> Result<(), Error> {
-        let Some([alpha, beta]) = self.plan.gemm().kernel_factors(factors) else { return Ok(()) };
-        let EntryPoints { function, unaligned, .. } = self.kernel.entry_points();
-        // So that no other thread's launches come between the one that copies A and B and those
-        // that compute.
-        let _exclusive = self.stream.exclusive();
-        let _current = self.stream.device().enter()?;
-        if self.kernel.descriptor().abi().has_tensor_maps() {
-            // SAFETY: the caller's contract.
-            return unsafe { self.enqueue_maps([a, b, c], extras, [alpha, beta]) };
-        }
-        // Panels keep what holds for the whole, because tiles are multiples of four wide.
+        let Some(factors) = self.launches.gemm().kernel_factors(factors) else { return Ok(()) };
+        let [own, unaligned] = &self.functions;
+        // Panels are as aligned as the whole matrix, because tiles are multiples of four wide.
         let function = match unaligned {
             Some(unaligned) if !self.is_aligned([a, b, c]) => unaligned,
-            _ => function,
+            _ => own.as_ref().expect("`prepare` has loaded the kernel"),
         };
-        let gemm = &self.plan.form().gemm;
-        // All fit 32 bits: `Gemm::validate` accepted them.
-        let [k, lda, ldb] = [gemm.depth(), gemm.lda, gemm.ldb].map(|size| size as u32);
-        // SAFETY: the caller's contract.
-        let operands = unsafe { self.stage([a, b]) }?;
-        // Where nothing is summed, they are not read.
-        let unread = |ld| Operand { ld, ..Operand::default() };
-        let [a, b] = operands.unwrap_or([unread(lda), unread(ldb)]);
+        // Keeps other threads' launches from coming between the copies of A and B and the product.
+        let _exclusive = self.stream.exclusive();
+        let _current = self.stream.device().enter()?;
+        let form = self.launches.form();
+        let kernel = self.launches.configuration().kernel;
+        let is_summed = self.launches.reads_operands();
+        let operands = match is_summed {
+            // SAFETY: the caller vouches for the matrices, which are not empty. The memory of the
+            // copies was allocated for this stream.
+            true => unsafe { self.staging.operands(&self.stream, form.order([a, b])) }?,
+            false => self.unread(),
+        };
         let c = self.output(c);
-        let [partials, counters] = self.workspace();
-        let is_single = gemm.batch == 1 && !gemm.pointers;
-        for (product, products, launch) in self.launches() {
-            let [a, b, c] = [a, b, c].map(|operand| operand.of_product(product));
-            let [row, col] = [launch.row, launch.col].map(|at| at as u64);
-            let layout = layout([&a, &b, &c]);
-            let (a_at, stride_a) = a.part(a.offset(row, 0));
-            let (b_at, stride_b) = b.part(b.offset(0, col));
-            let (c_at, stride_c) = c.part(c.offset(row, col));
-            // Where the part of C begins, as C lies.
-            let of_c = self.plan.form().order([launch.row, launch.col]);
-            let mut arguments = GemmParameters {
-                m: launch.m,
-                n: launch.n,
-                k,
-                alpha,
-                a: a_at,
-                lda: a.ld,
-                b: b_at,
-                ldb: b.ld,
-                beta,
-                c: c_at,
-                ldc: c.ld,
-                depth: self.plan.split_depth(),
-                partials: Address(partials),
-                counters: Address(counters),
-                splits: if is_single { 0 } else { self.plan.splits() },
-                stride_a,
-                stride_b,
-                stride_c,
-                layout,
-                epilogue: extras.parameters(gemm, of_c, product),
+        for (product, products, launch) in self.launches.all_launches() {
+            let operands = operands.map(|operand| operand.of_product(product));
+            let maps = match is_summed && kernel.abi().has_tensor_maps() {
+                true => self.maps(operands, products, launch)?,
+                false => Default::default(),
             };
-            let count = parameters::kinds(self.kernel.descriptor().abi()).len();
-            // SAFETY: the driver copies the arguments during the call, and they are the
-            // kernel's: see `parameters`. The grid covers this panel of C and no more, for as many
-            // products as a launch may have, the block is the rung's own, the matrices are aligned
-            // as this entry point needs, and the caller vouches for the memory. The workspace is
-            // as large as the largest launch needs; one launch after the other uses it, and it is
-            // freed after them.
-            unsafe {
-                function.launch(
-                    &self.stream,
-                    (launch.grid[0], launch.grid[1], self.plan.splits() * products),
-                    (self.plan.block()[0], self.plan.block()[1]),
-                    self.plan.shared_bytes(),
-                    &arguments.pointers()[..count],
-                )?;
-            }
+            let c = c.of_product(product);
+            // The start of this part of C, in C's storage order.
+            let of_c = form.order([launch.row, launch.col]);
+            let part = Part {
+                launch,
+                products,
+                factors,
+                operands,
+                c,
+                c_at: c.offset(launch.row as u64, launch.col as u64),
+                maps,
+                epilogue: extras.parameters(&form.gemm, of_c, product),
+            };
+            // SAFETY: the maps describe this panel's part of A and B, for this number of products.
+            // The caller vouches for the memory.
+            unsafe { self.launch(function, part)? };
         }
         Ok(())
     }
 
-    /// C as the kernel takes it.
-    pub(super) fn output(&self, c: DevicePointer<f32>) -> Operand {
-        let form = self.plan.form();
-        let Gemm { ldc, stride_c, pointers, .. } = form.gemm;
-        // `Gemm::validate` accepted the leading dimension.
-        let (ld, stride) = (ldc as u32, stride_c as u64);
-        let (address, transposed) = (c.as_raw(), form.transposes_c);
-        Operand { address, ld, stride, is_addressed: pointers, transposed }
+    /// Placeholders for A and B when nothing is summed, so that they need not exist.
+    fn unread(&self) -> [Operand; 2] {
+        let Gemm { lda, ldb, .. } = self.launches.form().gemm;
+        // `Gemm::validate` accepted them.
+        [lda, ldb].map(|ld| Operand { ld: ld as u32, ..Operand::default() })
     }
 
-    /// All launches: the first product that each is for, and how many.
-    pub(super) fn launches(&self) -> impl Iterator<Item = (usize, u32, &Launch)> {
-        let (batch, each) = (self.plan.form().gemm.batch, self.plan.products_per_launch());
-        (0..batch).step_by(each as usize).flat_map(move |product| {
-            // It fits, being no more than `each`.
-            let products = (batch - product).min(each as usize) as u32;
-            self.plan.launches().iter().map(move |launch| (product, products, launch))
-        })
+    /// C as the kernel accepts it.
+    fn output(&self, address: u64) -> Operand {
+        let form = self.launches.form();
+        let Gemm { ldc, stride_c, pointers, output, .. } = form.gemm;
+        Operand {
+            address,
+            // `Gemm::validate` accepted the leading dimension.
+            ld: ldc as u32,
+            stride: stride_c as u64,
+            bytes: output.bytes() as u32,
+            is_addressed: pointers,
+            transposed: form.transposes_c,
+        }
     }
 
-    /// A and B as the kernel takes them; none where nothing is summed, and they need not be
-    /// there.
+    /// The tensor maps of these operands for a launch.
+    fn maps(
+        &self,
+        operands: [Operand; 2],
+        products: u32,
+        launch: &Launch,
+    ) -> Result<[CUtensorMap; 2], Error> {
+        let (device, kernel) = (self.stream.device(), self.launches.configuration().kernel);
+        let gemm = &self.launches.form().gemm;
+        let make = || tensor_map::part_maps(device, kernel, gemm, launch, operands, products);
+        self.maps.get(([launch.row, launch.col], operands, products), make)
+    }
+
+    /// Launches the kernel for a part of C.
     ///
     /// # Safety
     ///
-    /// As for [`Plan::enqueue_raw`].
-    pub(super) unsafe fn stage(
-        &self,
-        operands: [DevicePointer<f32>; 2],
-    ) -> Result<Option<[Operand; 2]>, Error> {
-        if !self.plan.reads_operands() {
-            return Ok(None);
+    /// The maps describe A and B, or else A and B exist; C and the epilogue's inputs exist.
+    unsafe fn launch(&self, function: &EntryPoint, part: Part<'_>) -> Result<(), Error> {
+        let Part { products, factors: [alpha, beta], operands, c, maps, epilogue, .. } = part;
+        let Configuration { kernel, splits, .. } = *self.launches.configuration();
+        let ([map_a, map_b], [a, b]) = (maps, operands);
+        let gemm = &self.launches.form().gemm;
+        let (m, n, ldc) = (part.launch.m, part.launch.n, c.ld);
+        // Fits 32 bits: `Gemm::validate` accepted it.
+        let k = gemm.depth() as u32;
+        let layout = layout([&a, &b, &c]);
+        let (c_at, stride_c) = c.part(part.c_at);
+        let [partials, counters] =
+            self.buffers.as_ref().map_or([0; 2], Buffers::addresses).map(Address);
+        let depth = self.launches.split_depth();
+        // 0 tells the kernel that there is one product, and that all blocks along z are its splits.
+        let is_single = gemm.batch == 1 && !gemm.pointers;
+        let splits = if is_single { 0 } else { splits };
+        let options = [
+            (a.stride == 0, options::BROADCAST_A),
+            (b.stride == 0, options::BROADCAST_B),
+            (gemm.output != Element::F32, options::HALF_OUTPUT),
+        ];
+        let options = options.iter().filter(|(is, _)| *is).map(|(_, option)| option).sum::<u32>();
+        let count = parameters::kinds(kernel.abi()).len();
+        let launch = |arguments: &[*mut c_void]| {
+            let ([x, y, z], [width, height]) =
+                (self.launches.grid(part.launch, products), self.launches.block());
+            let (stream, shared) = (&self.stream, self.launches.shared_bytes());
+            let arguments = &arguments[..count];
+            // SAFETY:
+            // - The driver copies the arguments during the call, and they are the kernel's: see
+            //   `parameters`.
+            // - The grid covers this panel of C and no more, for as many products as a launch may
+            //   have.
+            // - The block is the kernel's own, and the matrices are aligned as this entry point
+            //   needs.
+            // - The caller vouches for the memory.
+            // - The workspace and the copies of A and B are as large as the largest launch needs.
+            //   One launch after the other uses them, and they are freed after the last.
+            unsafe {
+                match self.launches.cluster() {
+                    None => function.launch(stream, (x, y, z), (width, height), shared, arguments),
+                    Some(blocks) => {
+                        function.launch_in_clusters(stream, (x, blocks), width, shared, arguments)
+                    }
+                }
+            }
+        };
+        match kernel.abi() {
+            KernelAbi::Gemm | KernelAbi::Batched | KernelAbi::SplitK => {
+                let (row, col) = (part.launch.row as u64, part.launch.col as u64);
+                let (a_at, stride_a) = a.part(a.offset(row, 0));
+                let (b_at, stride_b) = b.part(b.offset(0, col));
+                let mut arguments = GemmParameters {
+                    m,
+                    n,
+                    k,
+                    alpha,
+                    a: a_at,
+                    lda: a.ld,
+                    b: b_at,
+                    ldb: b.ld,
+                    beta,
+                    c: c_at,
+                    ldc,
+                    depth,
+                    partials,
+                    counters,
+                    splits,
+                    stride_a,
+                    stride_b,
+                    stride_c,
+                    layout,
+                    epilogue,
+                };
+                launch(&arguments.pointers())
+            }
+            KernelAbi::TensorMap | KernelAbi::StreamK => {
+                let mut arguments = TensorParameters {
+                    m,
+                    n,
+                    k,
+                    alpha,
+                    map_a,
+                    map_b,
+                    beta,
+                    c: c_at,
+                    ldc,
+                    stream_k_tiles: part.launch.stream_k_tiles,
+                    accumulation_steps: part.launch.accumulation_steps,
+                    partials,
+                    counters,
+                    layout,
+                    batch: products,
+                    step_a: u32::from(a.stride != 0),
+                    step_b: u32::from(b.stride != 0),
+                    stride_c,
+                    epilogue,
+                };
+                launch(&arguments.pointers())
+            }
+            KernelAbi::Tf32TensorMap => {
+                let mut arguments = Tf32Parameters {
+                    m,
+                    n,
+                    k,
+                    alpha,
+                    map_a,
+                    map_b,
+                    beta,
+                    c: c_at,
+                    ldc,
+                    batch: products,
+                    stride_c,
+                    options,
+                    layout,
+                    epilogue,
+                };
+                launch(&arguments.pointers())
+            }
+            KernelAbi::Tf32SplitK => {
+                let mut arguments = Tf32SplitParameters {
+                    m,
+                    n,
+                    k,
+                    alpha,
+                    map_a,
+                    map_b,
+                    beta,
+                    c: c_at,
+                    ldc,
+                    depth,
+                    partials,
+                    counters,
+                    splits,
+                    stride_c,
+                    options,
+                    layout,
+                    epilogue,
+                };
+                launch(&arguments.pointers())
+            }
+            KernelAbi::Wgmma | KernelAbi::WgmmaBatched | KernelAbi::WgmmaClusters => {
+                let of_c = if c.transposed { options::TRANSPOSED_C } else { 0 };
+                let mut arguments = WgmmaParameters {
+                    m,
+                    n,
+                    k,
+                    alpha,
+                    map_a,
+                    map_b,
+                    beta,
+                    c: c_at,
+                    ldc,
+                    batch: products,
+                    stride_c,
+                    options: options + of_c,
+                    epilogue,
+                    partials,
+                    counters,
+                    a: Address(a.address),
+                    lda: a.ld,
+                    stride_a: a.stride,
+                };
+                launch(&arguments.pointers())
+            }
+            KernelAbi::MmaPointers => {
+                let mut arguments = MmaParameters {
+                    m,
+                    n,
+                    k,
+                    alpha,
+                    a: Address(a.address),
+                    lda: a.ld,
+                    stride_a: a.stride,
+                    b: Address(b.address),
+                    ldb: b.ld,
+                    stride_b: b.stride,
+                    beta,
+                    c: c_at,
+                    ldc,
+                    stride_c,
+                    options: options & options::HALF_OUTPUT,
+                    epilogue,
+                };
+                launch(&arguments.pointers())
+            }
         }
-        let addresses = self.plan.form().order(operands).map(|pointer| pointer.as_raw());
-        // SAFETY: the caller vouches for the matrices, which are not empty. The memory of the
-        // copies was allocated for this stream.
-        unsafe { self.staging.operands(&self.stream, addresses) }.map(Some)
-    }
-
-    /// Addresses of the partial sums and the counters; 0 where no launch touches them.
-    pub(super) fn workspace(&self) -> [u64; 2] {
-        self.buffers.as_ref().map_or([0; 2], Buffers::addresses)
     }
 }

@@ -1,33 +1,31 @@
-//! Tensor maps that a plan has made, for calls with the same matrices.
+//! A plan's tensor maps, reused by calls with the same matrices.
 
 use std::collections::HashMap;
-use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 
 use cuda_driver::sys::CUtensorMap;
 
+use super::staging::Operand;
 use crate::error::Error;
 
-/// The most launches whose maps are kept: enough for a few input buffers of each layer that shares a plan.
+/// The most launches whose maps are kept: a few input buffers for each layer that shares a plan.
 const CAPACITY: usize = 256;
 
-/// The tensor maps of A and B of a plan's launches, by what they were made of, so that the driver need not make them anew.
-pub(super) struct MapCache<Key>(Mutex<HashMap<Key, [CUtensorMap; 2]>>);
+/// The start of a launch's part of C, the operands, and the number of products.
+type Key = ([usize; 2], [Operand; 2], u32);
 
-impl<Key> Default for MapCache<Key> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
-}
+/// The tensor maps of A and B for a plan's launches, kept so that the driver need not remake them.
+#[derive(Default)]
+pub(crate) struct MapCache(Mutex<HashMap<Key, [CUtensorMap; 2]>>);
 
-impl<Key: Eq + Hash> MapCache<Key> {
-    /// Those of a launch, which are made if they are not there. When the cache is full, it is emptied first.
+impl MapCache {
+    /// Returns the maps of a launch, or makes and keeps them. A full cache is emptied first.
     pub(super) fn get(
         &self,
         key: Key,
         make: impl FnOnce() -> Result<[CUtensorMap; 2], Error>,
     ) -> Result<[CUtensorMap; 2], Error> {
-        // Whole, whoever panicked with it.
+        // Consistent even after a panic.
         let mut maps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = maps.get(&key) {
             return Ok(*found);
@@ -45,20 +43,24 @@ impl<Key: Eq + Hash> MapCache<Key> {
 mod tests {
     use super::*;
 
+    fn key(row: usize) -> Key {
+        ([row, 0], Default::default(), 1)
+    }
+
     #[test]
     fn maps_are_made_once_until_there_are_too_many() {
         let cache = MapCache::default();
         let mut made = 0;
-        let mut get = |key: usize| {
+        let mut get = |row: usize| {
             let make = || {
                 made += 1;
                 Ok(Default::default())
             };
-            cache.get(key, make).unwrap();
+            cache.get(key(row), make).unwrap();
             made
         };
-        for key in (0..CAPACITY).chain(0..CAPACITY) {
-            get(key);
+        for row in (0..CAPACITY).chain(0..CAPACITY) {
+            get(row);
         }
         assert_eq!(get(0), CAPACITY);
         assert_eq!(get(CAPACITY), CAPACITY + 1);
@@ -69,8 +71,8 @@ mod tests {
     #[test]
     fn what_cannot_be_made_is_not_kept() {
         let cache = MapCache::default();
-        let refused = cache.get(7, || Err(Error::PlannedAlignment { what: "A" }));
+        let refused = cache.get(key(7), || Err(Error::PlannedAlignment { what: "A" }));
         assert!(refused.is_err());
-        assert!(cache.get(7, || Ok(Default::default())).is_ok());
+        assert!(cache.get(key(7), || Ok(Default::default())).is_ok());
     }
 }

@@ -1,13 +1,14 @@
-//! What the entry points take, in one place: a launch passes one of these structs, field by field,
-//! and a test compares each with the `.param` list of the PTX.
+//! Parameters of all entry points, one struct per kernel interface.
+//!
+//! A launch passes a struct field by field. A test compares each struct with the PTX's `.param`
+//! list.
 
 use std::ffi::c_void;
 
 use cuda_driver::sys::CUtensorMap;
-use kernels_gpu::abi::tensor_core::{InputType, TensorCoreDescriptor};
 use kernels_gpu::abi::{KernelAbi, epilogue};
 
-/// What a parameter is in PTX.
+/// The type of a parameter in PTX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// `.u32`.
@@ -24,7 +25,7 @@ pub(crate) enum Kind {
     Epilogue,
 }
 
-/// A type whose values are parameters.
+/// A host type that is passed as a parameter.
 trait Parameter {
     const KIND: Kind;
 }
@@ -68,10 +69,10 @@ macro_rules! parameters {
             }
 
             impl $name {
-                /// What these are in PTX.
+                /// The types of the parameters in PTX.
                 pub(crate) const KINDS: &[Kind] = &[$(<$type as Parameter>::KIND),+];
 
-                /// Where they are, for the driver, which copies them during the launch.
+                /// Pointers to the fields, for the driver, which copies them during the launch.
                 pub(crate) fn pointers(&mut self) -> [*mut c_void; Self::KINDS.len()] {
                     [$((&raw mut self.$field).cast()),+]
                 }
@@ -81,7 +82,7 @@ macro_rules! parameters {
 }
 
 parameters! {
-    /// Those of [`KernelAbi::SplitK`], of which the first are those of [`KernelAbi::Gemm`]: see
+    /// Parameters of [`KernelAbi::SplitK`]; [`KernelAbi::Gemm`] has the first of them: see
     /// [`kinds`].
     struct GemmParameters {
         m: u32,
@@ -106,8 +107,8 @@ parameters! {
         epilogue: epilogue::Parameters,
     }
 
-    /// Those of [`KernelAbi::StreamK`], of which the first are those of [`KernelAbi::TensorMap`]:
-    /// see [`kinds`].
+    /// Parameters of [`KernelAbi::StreamK`]; [`KernelAbi::TensorMap`] has the first of them: see
+    /// [`kinds`].
     struct TensorParameters {
         m: u32,
         n: u32,
@@ -130,8 +131,8 @@ parameters! {
         epilogue: epilogue::Parameters,
     }
 
-    /// Those of [`TensorCoreAbi::Pointer`](kernels_gpu::abi::tensor_core::TensorCoreAbi::Pointer).
-    struct TensorCorePointers {
+    /// Parameters of [`KernelAbi::MmaPointers`].
+    struct MmaParameters {
         m: u32,
         n: u32,
         k: u32,
@@ -150,7 +151,7 @@ parameters! {
         epilogue: epilogue::Parameters,
     }
 
-    /// Those of [`KernelAbi::Tf32TensorMap`].
+    /// Parameters of [`KernelAbi::Tf32TensorMap`].
     struct Tf32Parameters {
         m: u32,
         n: u32,
@@ -168,7 +169,7 @@ parameters! {
         epilogue: epilogue::Parameters,
     }
 
-    /// Those of [`KernelAbi::Tf32SplitK`].
+    /// Parameters of [`KernelAbi::Tf32SplitK`].
     struct Tf32SplitParameters {
         m: u32,
         n: u32,
@@ -189,10 +190,9 @@ parameters! {
         epilogue: epilogue::Parameters,
     }
 
-    /// Those of [`TensorCoreAbi::TensorMap`](kernels_gpu::abi::tensor_core::TensorCoreAbi::TensorMap); one without [layouts] takes the first [`PLAIN`].
-    ///
-    /// [layouts]: kernels_gpu::abi::tensor_core::TensorCoreDescriptor::layouts
-    struct TensorCoreParameters {
+    /// Parameters of [`KernelAbi::WgmmaClusters`]; [`KernelAbi::WgmmaBatched`] and
+    /// [`KernelAbi::Wgmma`] have the first of them: see [`kinds`].
+    struct WgmmaParameters {
         m: u32,
         n: u32,
         k: u32,
@@ -213,8 +213,9 @@ parameters! {
         stride_a: u64,
     }
 
-    /// Those of [`stage_operands` and `stage_transposed`](kernels_gpu::utility::staging); `stage_halves` takes the first
-    /// [`StageOperands::OF_HALVES`].
+    /// Parameters of [`stage_operands` and `stage_transposed`](kernels_gpu::utility::staging).
+    ///
+    /// `stage_halves` has the first [`StageOperands::OF_HALVES`].
     struct StageOperands {
         a: Address,
         lda: u32,
@@ -235,45 +236,12 @@ parameters! {
     }
 }
 
-/// How many parameters a kernel for tensor cores has.
-fn count(descriptor: &TensorCoreDescriptor) -> usize {
-    let all = TensorCoreParameters::KINDS.len();
-    match (descriptor.layouts(InputType::Bf16), descriptor.splits()) {
-        // It computes one product.
-        (None, _) => 9,
-        (Some(_), false) => all - 5,
-        (Some(_), true) => all,
-    }
-}
-
 impl StageOperands {
-    /// How many `stage_halves` takes: there are no arrays of addresses.
+    /// The number of parameters of `stage_halves`, which accepts no arrays of addresses.
     pub(crate) const OF_HALVES: usize = Self::KINDS.len() - 1;
 }
 
-impl TensorCoreParameters {
-    /// Where those of a kernel are.
-    pub(crate) fn pointers_for(
-        &mut self,
-        descriptor: &TensorCoreDescriptor,
-    ) -> impl AsRef<[*mut c_void]> {
-        Pointers { pointers: self.pointers(), count: count(descriptor) }
-    }
-}
-
-/// The first so many of the pointers to parameters.
-struct Pointers<const N: usize> {
-    pointers: [*mut c_void; N],
-    count: usize,
-}
-
-impl<const N: usize> AsRef<[*mut c_void]> for Pointers<N> {
-    fn as_ref(&self) -> &[*mut c_void] {
-        &self.pointers[..self.count]
-    }
-}
-
-/// The parameters of a kernel's entry points.
+/// The parameter types of an interface's entry points.
 pub(crate) const fn kinds(abi: KernelAbi) -> &'static [Kind] {
     match abi {
         KernelAbi::Gemm => GemmParameters::KINDS.split_at(11).0,
@@ -282,6 +250,10 @@ pub(crate) const fn kinds(abi: KernelAbi) -> &'static [Kind] {
         KernelAbi::StreamK => TensorParameters::KINDS,
         KernelAbi::Tf32TensorMap => Tf32Parameters::KINDS,
         KernelAbi::Tf32SplitK => Tf32SplitParameters::KINDS,
+        KernelAbi::Wgmma => WgmmaParameters::KINDS.split_at(9).0,
+        KernelAbi::WgmmaBatched => WgmmaParameters::KINDS.split_at(13).0,
+        KernelAbi::WgmmaClusters => WgmmaParameters::KINDS,
+        KernelAbi::MmaPointers => MmaParameters::KINDS,
     }
 }
 
@@ -290,48 +262,32 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use kernels_gpu::abi::Target;
-    use kernels_gpu::abi::tensor_core::TensorCoreAbi;
-    use kernels_gpu::{TENSOR_CORE, f32_kernels};
+    use kernels_gpu::kernels;
     use ptx_syntax::outline::{functions, target};
     use ptx_syntax::scan::Lexeme;
 
     use super::*;
     use crate::ptx::{self, Kernels};
 
-    /// What the host passes to every entry point that it may launch on a device of this PTX.
+    /// The parameters that the host passes to each entry point, for a device of this PTX.
     fn passed(text: &str) -> BTreeMap<&'static str, &'static [Kind]> {
         let is_hopper = target(text) == Some("sm_90a");
-        let descriptors =
-            f32_kernels().filter(|kernel| is_hopper || kernel.target() == Target::Sm80);
-        let entries = descriptors.flat_map(|descriptor| {
-            let names = [Some(descriptor.name()), descriptor.unaligned().map(|other| other.name)];
-            names.map(|name| (name, kinds(descriptor.abi())))
+        let descriptors = kernels().filter(|kernel| is_hopper || kernel.target() == Target::Sm80);
+        let entries = descriptors.flat_map(|kernel| {
+            let unaligned = kernel.unaligned().map(|other| other.name);
+            let variants = [false, true].into_iter().flat_map(|of_f16| kernel.entry_points(of_f16));
+            let names = variants.copied().chain(unaligned);
+            names.map(move |name| (name, kinds(kernel.abi())))
         });
         let others = [
             ("stage_halves", &StageOperands::KINDS[..StageOperands::OF_HALVES]),
             ("stage_operands", StageOperands::KINDS),
             ("stage_transposed", StageOperands::KINDS),
-            // What `gemm_bench` passes to the kernels that measure peaks.
+            // Passed by `gemm_bench` to the kernels that measure peaks.
             ("peak_ffma", &[Kind::U32, Kind::F32, Kind::F32, Kind::Address]),
             ("peak_copy", &[Kind::Address; 2]),
         ];
-        let is_here = |abi| is_hopper || abi == TensorCoreAbi::Pointer;
-        let tensor_core = TENSOR_CORE.iter().filter(|descriptor| is_here(descriptor.abi()));
-        let tensor_core = tensor_core.flat_map(|descriptor| {
-            let kinds = match descriptor.abi() {
-                TensorCoreAbi::TensorMap => &TensorCoreParameters::KINDS[..count(descriptor)],
-                TensorCoreAbi::Pointer => TensorCorePointers::KINDS,
-            };
-            InputType::ALL.into_iter().flat_map(move |input| {
-                let names = match descriptor.layouts(input) {
-                    Some(names) => names.to_vec(),
-                    None => vec![descriptor.entry_point(input)],
-                };
-                names.into_iter().map(move |name| (name, kinds))
-            })
-        });
-        let entries = entries.filter_map(|(name, kinds)| Some((name?, kinds)));
-        entries.chain(others).chain(tensor_core).collect()
+        entries.chain(others).collect()
     }
 
     /// The texts of all kernels.
@@ -339,7 +295,7 @@ mod tests {
         kernels.names().filter_map(|name| kernels.kernel(name)).collect()
     }
 
-    /// The entry points of a PTX text, with the parameters that they declare.
+    /// The entry points of a PTX text, with their declared parameters.
     fn declared(text: &str) -> BTreeMap<&str, Vec<Result<Kind, String>>> {
         let entries = functions(text).filter(|function| function.is_entry);
         let kinds = |params: Vec<Vec<Lexeme<'_>>>| params.iter().map(|one| kind(one)).collect();
@@ -359,7 +315,7 @@ mod tests {
         }
     }
 
-    /// Where a PTX text and the host disagree.
+    /// The disagreements between a PTX text and the host.
     fn mismatches(text: &str) -> Vec<String> {
         let (declared, passed) = (declared(text), passed(text));
         let names: BTreeSet<_> = declared.keys().chain(passed.keys()).collect();
@@ -383,7 +339,7 @@ mod tests {
         assert_eq!((size, align), (72, 8));
     }
 
-    /// A parameter that is gone, is another, or is one more; a kernel that nobody launches.
+    /// Finds a missing, changed or additional parameter, and a kernel that nobody launches.
     #[test]
     fn a_parameter_that_changes_is_found() {
         let right = all(&ptx::SM_90A);

@@ -1,115 +1,133 @@
-//! Operand staging: a kernel takes A and B where the caller has them, or copies of them, made by
-//! [`kernels_gpu::utility::staging`] before each product: of one that lies across, for a kernel that does not take
-//! it so, and for a kernel that makes 128-bit or bulk copies of one that is not aligned for it.
+//! Operand staging: copies of A and B for kernels that cannot read the originals.
+//!
+//! [`kernels_gpu::utility::staging`] makes the copies before each product. An operand is copied for
+//! one of two reasons:
+//!
+//! - It is stored transposed, and the kernel cannot read it so.
+//! - Its rows are misaligned for the kernel's 128-bit or bulk copies.
 
 use kernels_gpu::abi::layout::{
     POINTERS_A, POINTERS_B, POINTERS_C, TRANSPOSED_A, TRANSPOSED_B, TRANSPOSED_C,
 };
 use kernels_gpu::utility::staging;
 
-use super::alignment::{copy_ld, is_wide};
 use super::parameters::{self, Address};
-use crate::device::{Device, EntryPoint};
+use crate::device::{Device, EntryPoint, Limits, Stream};
 use crate::error::Error;
-use crate::gemm::{Gemm, LaunchPlan};
-use crate::limits::Limits;
 use crate::matrix::Memory;
-use crate::stream::Stream;
+use crate::plan::{LaunchPlan, copy_ld};
+use crate::problem::Gemm;
 
-/// Elements of a vector that is copied at once: 16 bytes.
-const VECTOR: u32 = 4;
+/// Bytes of a vector, copied at once.
+const VECTOR_BYTES: u32 = 16;
 
-/// For how many multiprocessors a copy is launched at most: the blocks stay below its limit.
+/// The most multiprocessors assumed for a copy's grid, which stays below the grid limit.
 const MAX_MULTIPROCESSORS: u32 = 1 << 16;
 
-/// How a kernel needs an operand to be aligned.
+/// The alignment that a kernel needs of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Requirement {
-    /// To no more than elements are.
+pub(crate) enum Requirement {
+    /// The alignment of an element.
     None,
-    /// Rows begin on 16 bytes; whether a copy lies as the transpose.
+    /// Rows begin on 16 bytes; the flag says whether a copy is stored transposed.
     AlignedRows { copied_transposed: bool },
-    /// The same, and consist of whole vectors of four elements.
+    /// Rows begin on 16 bytes and consist of whole 16-byte vectors.
     WholeVectors,
-    /// It takes a copy, however the operand is aligned.
+    /// Always a copy, even of an aligned operand.
     Copy,
 }
 
 /// The staging of a plan's A and B.
-pub(super) struct Staging {
-    /// The most blocks that copy, of each entry point.
+pub(crate) struct Staging {
+    /// The most blocks of a copy, for each entry point.
     most_blocks: [u32; 2],
-    /// The most products that a launch copies for.
+    /// The number of parameters of the entry points.
+    parameters: usize,
+    /// The most products per launch of a copy.
     most_products: u32,
-    /// A and B.
+    /// The kernel's A and B, and their names.
     sources: [Source; 2],
-    /// `stage_operands` and `stage_transposed`, where they may be launched.
+    names: [&'static str; 2],
+    /// The kernels that copy unchanged and transposed, if they may be launched.
     entry_points: [Option<EntryPoint>; 2],
 }
 
-/// A matrix as the caller has it, and the memory of its copy, if the plan may need one. Work on
-/// one stream uses that one launch after the other.
+/// A caller's matrix, and the memory of its copy if the plan may need one.
+///
+/// Launches on one stream use the copy one after the other.
 struct Source {
     rows: u32,
     cols: u32,
     ld: u32,
-    /// Whether the operand lies as its transpose.
+    /// Bytes of an element.
+    bytes: u32,
+    /// Whether the operand is stored transposed.
     transposed: bool,
-    /// Elements from one product's matrix to the next one's, and how many products there are; one
-    /// for all if they have the same.
+    /// Elements from one product's matrix to the next, and the number of different matrices.
     stride: u64,
     products: u32,
-    /// Whether an array of addresses is in place of the matrices, of which nothing is known then.
+    /// Whether an array of addresses replaces the matrices, whose alignment is then unknown.
     is_addressed: bool,
     requirement: Requirement,
-    /// Whether a call may need a copy.
+    /// Whether some call may need a copy.
     may_be_copied: bool,
     copy: Option<Memory>,
 }
 
-/// A matrix as the kernel takes it: its address, its leading dimension, and elements from one
-/// product's to the next one's; or the address of an array of addresses.
+/// A matrix as the kernel accepts it.
+///
+/// It has an address, a leading dimension, and a stride in elements from one product to the next.
+/// The address may be that of an array of addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Operand {
     pub(super) address: u64,
     pub(super) ld: u32,
     pub(super) stride: u64,
+    /// Bytes of an element.
+    pub(super) bytes: u32,
     pub(super) is_addressed: bool,
-    /// Whether it lies as its transpose.
+    /// Whether the operand is stored transposed.
     pub(super) transposed: bool,
 }
 
 impl Operand {
-    /// That of a product of the batch.
+    /// The operand of one product of the batch.
     pub(super) fn of_product(self, product: usize) -> Self {
         if self.is_addressed {
             return Self { address: self.address.wrapping_add(8 * product as u64), ..self };
         }
-        let offset = self.stride.wrapping_mul(product as u64);
-        Self { address: self.address.wrapping_add(4 * offset), ..self }
+        Self { address: self.at(self.stride.wrapping_mul(product as u64)), ..self }
     }
 
-    /// Elements from the first to that of the operand at (row, col).
+    /// The address `offset` elements after the first.
+    pub(super) fn at(self, offset: u64) -> u64 {
+        self.address.wrapping_add(u64::from(self.bytes).wrapping_mul(offset))
+    }
+
+    /// Offset in elements of (row, col) of the operand.
     pub(super) fn offset(self, row: u64, col: u64) -> u64 {
         let [row, col] = if self.transposed { [col, row] } else { [row, col] };
         row * u64::from(self.ld) + col
     }
 
-    /// The part from an element on, and its stride: of an array of addresses that is how far from there
-    /// the part begins.
+    /// The address and stride of the part from an element on.
+    ///
+    /// For an array of addresses, the array stays as it is, and the stride is the offset of the
+    /// part.
     pub(super) fn part(self, offset: u64) -> (Address, u64) {
         match self.is_addressed {
             true => (Address(self.address), offset),
-            false => (Address(self.address.wrapping_add(4 * offset)), self.stride),
+            false => (Address(self.at(offset)), self.stride),
         }
     }
 }
 
 impl Staging {
-    /// For a plan's A and B. Loads what makes the copies that are needed: those whose shape or leading
-    /// dimension does not meet the requirement, and with `any_alignment` those whose address may
-    /// not.
-    pub(super) fn new(
+    /// Plans the copies of A and B, and loads the kernels for them.
+    ///
+    /// An operand may be copied if its shape or leading dimension does not meet the requirement.
+    /// With `any_alignment` this also holds if its address may not.
+    pub(crate) fn new(
         device: &Device,
         plan: &LaunchPlan,
         limits: &Limits,
@@ -120,55 +138,69 @@ impl Staging {
         // All fit 32 bits: `Gemm::validate` accepted them.
         let [m, n, k] = [gemm.m, gemm.n, gemm.depth()].map(|size| size as u32);
         let [lda, ldb] = [gemm.lda, gemm.ldb].map(|ld| ld as u32);
-        let mut sources = [
-            Source::new([m, k], lda, gemm.trans_a, requirements[0]).strided(gemm, gemm.stride_a),
-            Source::new([k, n], ldb, gemm.trans_b, requirements[1]).strided(gemm, gemm.stride_b),
-        ];
+        let bytes = gemm.compute.element().bytes() as u32;
+        let source = |i: usize, shape, ld, transposed| {
+            let source = Source::new(shape, ld, bytes, transposed, requirements[i]);
+            source.strided(gemm, gemm.strides()[i])
+        };
+        let mut sources =
+            [source(0, [m, k], lda, gemm.trans_a), source(1, [k, n], ldb, gemm.trans_b)];
+        let is_f32 = bytes == 4;
         let mut entry_points = [None, None];
-        // A copy is for what is read: not where C or the sum is empty.
+        // Copies are only for operands that are read: C and the sum are not empty.
         if plan.reads_operands() {
-            // The least aligned address that an element has.
-            let address = if any_alignment { 4 } else { 0 };
+            // The least aligned address of an element.
+            let address = if any_alignment { bytes.into() } else { 0 };
             for source in &mut sources {
                 source.may_be_copied = !source.serves(address);
                 if source.may_be_copied {
                     let at = usize::from(source.is_turned());
-                    let name = ["stage_operands", "stage_transposed"][at];
+                    // 16-bit operands are copied unchanged.
+                    let name = match (is_f32, source.is_turned()) {
+                        (true, false) => "stage_operands",
+                        (true, true) => "stage_transposed",
+                        (false, _) => "stage_halves",
+                    };
                     entry_points[at] = Some(device.entry_point(name)?);
                 }
             }
         }
         let multiprocessors = limits.multiprocessors.clamp(1, MAX_MULTIPROCESSORS);
-        let most_blocks =
-            [staging::OPERANDS_BLOCKS, staging::BLOCKS].map(|each| multiprocessors * each);
+        let plain = if is_f32 { staging::OPERANDS_BLOCKS } else { staging::BLOCKS };
+        let most_blocks = [plain, staging::BLOCKS].map(|each| multiprocessors * each);
         let most_products = limits.grid[1].max(1);
-        Ok(Self { most_blocks, most_products, sources, entry_points })
+        let parameters = match is_f32 {
+            true => parameters::StageOperands::KINDS.len(),
+            false => parameters::StageOperands::OF_HALVES,
+        };
+        let names = plan.form().order(["A", "B"]);
+        Ok(Self { most_blocks, parameters, most_products, sources, names, entry_points })
     }
 
     /// Allocates the memory of the copies.
-    pub(super) fn allocate(&mut self, stream: &Stream) -> Result<(), Error> {
-        // Before any of it is allocated.
+    pub(crate) fn allocate(&mut self, stream: &Stream) -> Result<(), Error> {
+        // Checks the sum before any allocation.
         stream.device().require_memory(self.bytes())?;
         let copied = self.sources.iter_mut().filter(|source| source.may_be_copied);
         copied.into_iter().try_for_each(|source| source.allocate(stream))
     }
 
-    /// Bytes of that memory.
-    pub(super) fn bytes(&self) -> u128 {
+    /// Bytes of the copies.
+    pub(crate) fn bytes(&self) -> u128 {
         let copied = self.sources.iter().filter(|source| source.may_be_copied);
-        copied.map(|source| 4 * source.copied_elements()).sum()
+        copied.map(|source| u128::from(source.bytes) * source.copied_elements()).sum()
     }
 
-    /// Whether A and B meet the requirements of 128-bit accesses, wherever they are: by a copy, if
-    /// need be.
-    pub(super) fn meets_every_requirement(&self) -> [bool; 2] {
+    /// Whether A and B meet the requirements of 128-bit accesses at any address, copied if need be.
+    pub(crate) fn meets_every_requirement(&self) -> [bool; 2] {
         [0, 1].map(|i| {
             matches!(self.sources[i].requirement, Requirement::WholeVectors | Requirement::Copy)
         })
     }
 
-    /// A and B where they serve, or else their copies, which are enqueued, with one launch for both
-    /// where both or neither are copied to their transposes.
+    /// Returns usable A and B, after enqueueing the copies that they need.
+    ///
+    /// One launch copies both operands if both or neither are transposed by it.
     ///
     /// # Errors
     ///
@@ -177,19 +209,20 @@ impl Staging {
     ///
     /// # Safety
     ///
-    /// The matrices are at these addresses, neither is empty, and nothing writes them until
-    /// the copies are done. The stream is the one that the memory was allocated for.
+    /// - The matrices are at these addresses, and neither is empty.
+    /// - Nothing writes them until the copies are done.
+    /// - The stream is the one that the memory was allocated for.
     pub(super) unsafe fn operands(
         &self,
         stream: &Stream,
         addresses: [u64; 2],
     ) -> Result<[Operand; 2], Error> {
         let mut operands = [0, 1].map(|i| self.sources[i].at(addresses[i]));
-        // What each entry point copies.
+        // The blocks of each entry point.
         let mut work = [[0; 2]; 2];
         for (i, source) in self.sources.iter().enumerate() {
             if !source.serves(addresses[i]) {
-                let what = ["A", "B"][i];
+                let what = self.names[i];
                 let copy = source.copy.as_ref().ok_or(Error::PlannedAlignment { what })?;
                 operands[i] = source.copied_to(copy.address());
                 work[usize::from(source.is_turned())][i] = source.wanted_blocks();
@@ -205,12 +238,13 @@ impl Staging {
         Ok(operands)
     }
 
-    /// Enqueues copies, with as many of the wanted blocks of both as are launched at most.
+    /// Enqueues copies, with the wanted blocks up to the launch limit.
     ///
     /// # Safety
     ///
-    /// As for [`Staging::operands`]. The entry point is that of the matrices for which blocks are
-    /// wanted; they have copies, which are the `operands`.
+    /// - The contract of [`Staging::operands`].
+    /// - The entry point is that of the matrices for which blocks are wanted.
+    /// - These matrices have copies, which are the `operands`.
     unsafe fn copy(
         &self,
         stream: &Stream,
@@ -225,7 +259,7 @@ impl Staging {
         let all = copied[0].max(copied[1]);
         for first in (0..all).step_by(self.most_products as usize) {
             let count = self.most_products.min(all - first);
-            // What all products share is copied with the first.
+            // A matrix that all products share is copied with the first.
             let wanted = [0, 1].map(|i| if first < copied[i] { wanted[i] } else { 0 });
             let [blocks_a, blocks_b] = blocks(wanted, (most_blocks / count).max(2));
             let from = [0, 1].map(|i| self.sources[i].at(addresses[i]).of_product(first as usize));
@@ -249,34 +283,38 @@ impl Staging {
                 pointer_batch: pointer_batch([&from[0], &from[1]]),
             };
             let grid = (blocks_a + blocks_b, count);
-            // SAFETY: the driver copies the arguments during the call, and they are the kernel's:
-            // see `parameters`; the grid and the block are as it asks, with blocks only for a
-            // matrix whose copy has memory. The caller vouches for the matrices, which are not
-            // empty, and the copies have room; they are freed after all work.
+            // SAFETY:
+            // - The driver copies the arguments during the call, and they are the kernel's: see
+            //   `parameters`.
+            // - The grid and the block are as the kernel asks, with blocks only for a matrix whose
+            //   copy has memory.
+            // - The caller vouches for the matrices, which are not empty.
+            // - The copies have room, and are freed after all work.
             unsafe {
-                entry_point.launch(stream, grid, staging::THREADS, 0, &arguments.pointers())?;
+                let pointers = &arguments.pointers()[..self.parameters];
+                entry_point.launch(stream, grid, staging::THREADS, 0, pointers)?;
             }
         }
         Ok(())
     }
 }
 
-/// Which of A, B and C are arrays of addresses, as kernels take it.
+/// The operands that are arrays of addresses, as a kernel parameter.
 fn pointer_batch<const N: usize>(operands: [&Operand; N]) -> u32 {
     let numbers = [POINTERS_A, POINTERS_B, POINTERS_C];
     let addressed = operands.iter().zip(numbers).filter(|(operand, _)| operand.is_addressed);
     addressed.map(|(_, number)| number).sum()
 }
 
-/// How A, B and C lie, as kernels take it.
+/// The storage of A, B and C, as a kernel parameter.
 pub(super) fn layout(operands: [&Operand; 3]) -> u32 {
     let numbers = [TRANSPOSED_A, TRANSPOSED_B, TRANSPOSED_C];
     let transposed = operands.iter().zip(numbers).filter(|(operand, _)| operand.transposed);
     pointer_batch(operands) + transposed.map(|(_, number)| number).sum::<u32>()
 }
 
-/// How many of `most` blocks, two at least, copy A and B, for which so many are wanted.
-pub(super) fn blocks(wanted: [u64; 2], most: u32) -> [u32; 2] {
+/// Divides at most `most` blocks between A and B, in proportion to the wanted blocks; `most` >= 2.
+fn blocks(wanted: [u64; 2], most: u32) -> [u32; 2] {
     let (all, most) = (wanted[0] + wanted[1], u64::from(most));
     // Both are below 2^53, and `most` is below 2^19.
     let blocks = match () {
@@ -284,7 +322,8 @@ pub(super) fn blocks(wanted: [u64; 2], most: u32) -> [u32; 2] {
         () if wanted[0] == 0 => [0, most],
         () if wanted[1] == 0 => [most, 0],
         () => {
-            // Of the smaller one rounded up: a block more or less is nothing to the other, and much to it.
+            // The smaller share is rounded up: one block means little to the larger, and much to
+            // the smaller.
             let lesser = wanted[0].min(wanted[1]);
             let share = (u128::from(lesser) * u128::from(most)).div_ceil(u128::from(all)) as u64;
             let share = share.clamp(1, most - 1);
@@ -295,8 +334,14 @@ pub(super) fn blocks(wanted: [u64; 2], most: u32) -> [u32; 2] {
 }
 
 impl Source {
-    /// Of an operand that the kernel takes as `rows` x `cols`.
-    fn new([rows, cols]: [u32; 2], ld: u32, transposed: bool, requirement: Requirement) -> Self {
+    /// Describes an operand that the kernel accepts as `rows` x `cols`.
+    fn new(
+        [rows, cols]: [u32; 2],
+        ld: u32,
+        bytes: u32,
+        transposed: bool,
+        requirement: Requirement,
+    ) -> Self {
         let [rows, cols] = if transposed { [cols, rows] } else { [rows, cols] };
         let (stride, products, is_addressed) = (0, 1, false);
         let (may_be_copied, copy) = (false, None);
@@ -304,6 +349,7 @@ impl Source {
             rows,
             cols,
             ld,
+            bytes,
             transposed,
             stride,
             products,
@@ -314,7 +360,7 @@ impl Source {
         }
     }
 
-    /// The same of each product of a batch.
+    /// Repeats the matrix for each product of a batch.
     fn strided(self, gemm: &Gemm, stride: usize) -> Self {
         // `Gemm::validate` accepted the batch.
         let products = if stride == 0 && !gemm.pointers { 1 } else { gemm.batch as u32 };
@@ -323,39 +369,40 @@ impl Source {
 
     /// The caller's matrices, the first at this address.
     fn at(&self, address: u64) -> Operand {
-        let Self { ld, stride, is_addressed, transposed, .. } = *self;
-        Operand { address, ld, stride, is_addressed, transposed }
+        let Self { ld, bytes, stride, is_addressed, transposed, .. } = *self;
+        Operand { address, ld, stride, bytes, is_addressed, transposed }
     }
 
     /// The copies, the first at this address.
     fn copied_to(&self, address: u64) -> Operand {
         let [rows, ld] = [self.copied()[0], self.copy_ld()].map(u64::from);
         let stride = if self.stride == 0 && !self.is_addressed { 0 } else { rows * ld };
-        let ld = self.copy_ld();
+        let (ld, bytes) = (self.copy_ld(), self.bytes);
         let transposed = self.copied_transposed();
-        Operand { address, ld, stride, is_addressed: false, transposed }
+        Operand { address, ld, stride, bytes, is_addressed: false, transposed }
     }
 
-    /// Whether the copy lies as the transpose of what the kernel takes.
+    /// Whether the copy is stored as the transpose of the kernel's operand.
     fn copied_transposed(&self) -> bool {
         self.requirement == Requirement::AlignedRows { copied_transposed: true }
     }
 
-    /// Whether the copy is the transpose of the matrix.
+    /// Whether the copy is the transpose of the stored matrix.
     fn is_turned(&self) -> bool {
         self.transposed != self.copied_transposed()
     }
 
-    /// Whether the kernel takes the matrix as it is, if it is at this address.
+    /// Whether the kernel can read the matrix itself at this address.
     fn serves(&self, address: u64) -> bool {
-        let is_strided_by_vectors = self.stride.is_multiple_of(VECTOR.into());
-        let is_wide = |cols| {
-            !self.is_addressed && is_strided_by_vectors && is_wide(address, self.ld as usize, cols)
-        };
+        let vector = VECTOR_BYTES / self.bytes;
+        let begins_on_vectors = !self.is_addressed
+            && address.is_multiple_of(VECTOR_BYTES.into())
+            && self.ld.is_multiple_of(vector)
+            && (self.products == 1 || self.stride.is_multiple_of(vector.into()));
         match self.requirement {
             Requirement::None => true,
-            Requirement::AlignedRows { .. } => is_wide(VECTOR as usize),
-            Requirement::WholeVectors => is_wide(self.cols as usize),
+            Requirement::AlignedRows { .. } => begins_on_vectors,
+            Requirement::WholeVectors => begins_on_vectors && self.cols.is_multiple_of(vector),
             Requirement::Copy => false,
         }
     }
@@ -367,16 +414,16 @@ impl Source {
 
     /// The leading dimension of the copy; no more than 2^31.
     fn copy_ld(&self) -> u32 {
-        copy_ld(self.copied()[1].into(), size_of::<f32>() as u64) as u32
+        copy_ld(self.copied()[1].into(), self.bytes.into()) as u32
     }
 
-    /// Blocks that have all of the matrix in flight.
+    /// The blocks with which all of the matrix is in flight at once.
     fn wanted_blocks(&self) -> u64 {
         if self.is_turned() {
             let tiles = |size: u32| u64::from(size.div_ceil(staging::TRANSPOSE_TILE));
             return tiles(self.rows) * tiles(self.cols);
         }
-        let vectors = u64::from(self.rows) * u64::from(self.copy_ld() / VECTOR);
+        let vectors = u64::from(self.rows) * u64::from(self.copy_ld() * self.bytes / VECTOR_BYTES);
         vectors.div_ceil(u64::from(staging::THREADS * staging::QUADS))
     }
 
@@ -388,9 +435,10 @@ impl Source {
 
     /// Allocates the memory of the copy.
     fn allocate(&mut self, stream: &Stream) -> Result<(), Error> {
-        // It fits, since the bytes are no more than the device has; so there are less than 2^31
-        // tiles, too. The copy stores every element before any is loaded.
-        self.copy = Some(Memory::uninitialized(stream, self.copied_elements() as usize)?);
+        let words = (self.copied_elements() * u128::from(self.bytes)).div_ceil(4);
+        // They fit, since the bytes are no more than the device has; so there are fewer than 2^31
+        // tiles. The copy stores every element before any is loaded.
+        self.copy = Some(Memory::uninitialized(stream, words as usize)?);
         Ok(())
     }
 }
@@ -402,7 +450,7 @@ mod tests {
     #[test]
     fn requirements() {
         const ALIGNED_ROWS: Requirement = Requirement::AlignedRows { copied_transposed: false };
-        let source = |cols, ld, requirement| Source::new([3, cols], ld, false, requirement);
+        let source = |cols, ld, requirement| Source::new([3, cols], ld, 4, false, requirement);
         assert!(source(5, 8, ALIGNED_ROWS).serves(0x1010));
         assert!(!source(5, 8, ALIGNED_ROWS).serves(0x1004));
         assert!(!source(5, 6, ALIGNED_ROWS).serves(0));
@@ -412,17 +460,17 @@ mod tests {
         let copy_ld = |cols, ld| source(cols, ld, ALIGNED_ROWS).copy_ld();
         assert_eq!([copy_ld(5, 6), copy_ld(8, 9)], [8, 8]);
         assert_eq!(copy_ld(i32::MAX as u32, i32::MAX as u32), 1 << 31);
-        // The kernel takes a transposed operand as 3 x 5, and its copy is so.
-        let transposed = Source::new([3, 5], 4, true, Requirement::Copy);
+        // The kernel accepts a transposed operand as 3 x 5, and its copy has that shape.
+        let transposed = Source::new([3, 5], 4, 4, true, Requirement::Copy);
         assert!(!transposed.serves(0));
-        assert!(Source::new([3, 5], 4, true, ALIGNED_ROWS).serves(0));
+        assert!(Source::new([3, 5], 4, 4, true, ALIGNED_ROWS).serves(0));
         assert_eq!([transposed.rows, transposed.cols], [5, 3]);
         assert_eq!((transposed.copied(), transposed.copy_ld()), ([3, 5], 8));
-        assert_eq!(Source::new([65, 128], 65, true, Requirement::None).wanted_blocks(), 4);
-        // A column is copied to a row, whether it is one already or not.
+        assert_eq!(Source::new([65, 128], 65, 4, true, Requirement::None).wanted_blocks(), 4);
+        // A column is copied to a row, whether or not it is one already.
         let as_row = Requirement::AlignedRows { copied_transposed: true };
         for (ld, transposed) in [(3, false), (5, true)] {
-            let column = Source::new([5, 1], ld, transposed, as_row);
+            let column = Source::new([5, 1], ld, 4, transposed, as_row);
             assert_eq!((column.copied(), column.copy_ld()), ([1, 5], 8));
             assert_eq!(column.is_turned(), !transposed);
             assert!(column.copied_to(0).transposed);

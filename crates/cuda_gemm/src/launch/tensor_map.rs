@@ -1,17 +1,18 @@
-//! [Tensor maps](kernels_gpu::abi::KernelAbi::TensorMap) for A and B, or for copies of them where bulk
-//! copies do not reach their rows.
+//! [Tensor maps](kernels_gpu::abi::KernelAbi::TensorMap) for A and B, or for their copies.
+//!
+//! Copies replace operands whose rows are misaligned for bulk copies.
 
 use std::ffi::{c_uint, c_void};
 
 use cuda_driver::sys;
-use kernels_gpu::abi::tensor_core::{BK, InputType, PANEL, TensorCoreDescriptor};
-use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Tile};
+use kernels_gpu::abi::tensor_core::{BK, PANEL};
+use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Reads, Tile};
 
 use super::staging::Operand;
-use crate::device::{Device, DeviceInfo};
+use crate::device::Device;
 use crate::error::Error;
-use crate::gemm::{Gemm, Launch};
-use crate::matrix::OperandLayout;
+use crate::plan::Launch;
+use crate::problem::{Compute, Gemm};
 
 /// `CU_TENSOR_MAP_DATA_TYPE_FLOAT16`, `_FLOAT32`, `_BFLOAT16` and `_TFLOAT32`, which rounds f32.
 const FLOAT16: c_uint = 6;
@@ -25,36 +26,12 @@ const NO_SWIZZLE: c_uint = 0;
 const SWIZZLE_32B: c_uint = 1;
 const SWIZZLE_64B: c_uint = 2;
 const SWIZZLE_128B: c_uint = 3;
-/// `CU_TENSOR_MAP_L2_PROMOTION_L2_128B`: a whole line for each part of one.
+/// `CU_TENSOR_MAP_L2_PROMOTION_L2_128B`: L2 fetches whole lines.
 const PROMOTE_128B: c_uint = 2;
 /// `CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE`: zeros outside the matrix.
 const FILL_ZEROS: c_uint = 0;
 
-/// Refuses a device that cannot run a kernel whose PTX is for Hopper alone.
-pub(super) fn require_hopper(kernel: &'static str, info: &DeviceInfo) -> Result<(), Error> {
-    match info.capability {
-        (9, 0) => Ok(()),
-        (major, minor) => {
-            Err(Error::NeedsHopper { kernel, device: info.name.clone(), major, minor })
-        }
-    }
-}
-
-/// The same, of one that takes tensor maps.
-pub(super) fn require_maps(kernel: &'static str, info: &DeviceInfo) -> Result<(), Error> {
-    require_hopper(kernel, info)?;
-    if info.tensor_maps {
-        return Ok(());
-    }
-    Err(Error::NeedsTensorMaps { kernel, device: info.name.clone() })
-}
-
-/// Whether a device runs the kernels for Hopper, those that take tensor maps as well.
-pub(crate) fn has_hopper(info: &DeviceInfo) -> bool {
-    require_maps("", info).is_ok()
-}
-
-/// What elements are, and how boxes of them are swizzled.
+/// An element type, and the swizzle of its boxes.
 #[derive(Clone, Copy)]
 struct Format {
     data_type: c_uint,
@@ -62,12 +39,9 @@ struct Format {
 }
 
 impl Format {
-    /// That of 16 bits, with so many elements in a row of a box: 64, 32 or 16.
-    const fn half(input: InputType, box_cols: u32) -> Self {
-        let data_type = match input {
-            InputType::Bf16 => BFLOAT16,
-            InputType::F16 => FLOAT16,
-        };
+    /// The format of 16-bit elements, for boxes with rows of 64, 32 or 16 elements.
+    const fn of_16_bits(is_f16: bool, box_cols: u32) -> Self {
+        let data_type = if is_f16 { FLOAT16 } else { BFLOAT16 };
         let swizzle = match box_cols {
             16 => SWIZZLE_32B,
             32 => SWIZZLE_64B,
@@ -77,8 +51,10 @@ impl Format {
     }
 }
 
-/// Describes a tensor to bulk copies of boxes: sizes, of which the first is that without gaps, and the
-/// bytes from one to the next in each of the other dimensions.
+/// Describes a tensor to bulk copies of boxes.
+///
+/// `dims` begins with the contiguous dimension. `strides` are the bytes between elements of the
+/// other dimensions.
 fn encode<const RANK: usize>(
     device: &Device,
     address: u64,
@@ -90,8 +66,8 @@ fn encode<const RANK: usize>(
     let _current = device.enter()?;
     let mut map = sys::CUtensorMap::default();
     let steps = [1; RANK];
-    // SAFETY: all lists have as many numbers, and that of strides one more than is read; they and the
-    // map outlive the call. The address is only stored.
+    // SAFETY: all lists have `RANK` numbers; the driver reads one stride less. They and the map
+    // outlive the call. The address is only stored.
     let result = unsafe {
         sys::cuTensorMapEncodeTiled(
             &raw mut map,
@@ -112,7 +88,7 @@ fn encode<const RANK: usize>(
     Ok(map)
 }
 
-/// Describes the part of a matrix of elements of 32 bits that begins at one, or those of so many products.
+/// Describes the part of a matrix that begins at an element, for one or several products.
 fn encode_part(
     device: &Device,
     products: Option<u32>,
@@ -122,54 +98,48 @@ fn encode_part(
     [box_rows, box_cols]: [u32; 2],
     format: Format,
 ) -> Result<sys::CUtensorMap, Error> {
-    let address = matrix.address.wrapping_add(4 * offset);
-    // No more than the driver takes, 2^32 elements and 2^40 bytes: see `MAX_DIMENSION`.
-    let (row_bytes, boxes) = (4 * u64::from(matrix.ld), [box_cols, box_rows]);
+    let (address, bytes) = (matrix.at(offset), u64::from(matrix.bytes));
+    // Within the driver's limits, 2^32 elements and 2^40 bytes: see `MAX_DIMENSION`.
+    let (row_bytes, boxes) = (bytes * u64::from(matrix.ld), [box_cols, box_rows]);
     let Some(products) = products else {
         return encode(device, address, [cols, rows].map(u64::from), [row_bytes, 0], boxes, format);
     };
-    // What all products share is there once, and where there is one, no stride is used.
+    // A shared matrix exists once, and one matrix needs no stride.
     let (products, stride) = match (products, matrix.stride) {
         (1, _) | (_, 0) => (1, row_bytes),
-        (products, stride) => (products, 4 * stride),
+        (products, stride) => (products, bytes * stride),
     };
     let (dims, [box_cols, box_rows]) = ([cols, rows, products].map(u64::from), boxes);
     encode(device, address, dims, [row_bytes, stride, 0], [box_cols, box_rows, 1], format)
 }
 
-/// Where the launch's part of C begins, the operands, and how many products there are.
-pub(super) type PartKey = ([usize; 2], [Operand; 2], u32);
-
-/// The operands, and how many products there are.
-pub(super) type HalfKey = ([OperandLayout; 2], u64);
-
-/// The tensor maps of a launch's parts of A and B of so many products.
+/// The tensor maps of a launch's parts of A and B, for `products` products.
 pub(super) fn part_maps(
     device: &Device,
-    descriptor: &KernelDescriptor,
+    kernel: &KernelDescriptor,
     gemm: &Gemm,
     launch: &Launch,
     operands: [Operand; 2],
     products: u32,
 ) -> Result<[sys::CUtensorMap; 2], Error> {
-    match descriptor.abi() {
-        KernelAbi::Tf32TensorMap => {
-            tf32_maps(device, descriptor.tile(), gemm, launch, operands, products)
-        }
+    let (abi, tile) = (kernel.abi(), kernel.tile());
+    let products_of_map = abi.has_batches().then_some(products);
+    match abi {
+        KernelAbi::Tf32TensorMap => tf32_maps(device, tile, gemm, launch, operands, products),
         KernelAbi::Tf32SplitK => {
-            // No more rows than there are: those outside take the copy engine longer.
-            let tile = descriptor.tile();
+            // Boxes have no more rows than the matrix: out-of-bounds rows cost the copy engine
+            // time.
             let tile = Tile { bm: tile.bm.min(launch.m), ..tile };
             tf32_maps(device, tile, gemm, launch, operands, products)
         }
-        abi => {
-            let products = abi.has_batches().then_some(products);
-            maps(device, descriptor.tile(), gemm, launch, operands, products)
+        KernelAbi::Wgmma | KernelAbi::WgmmaBatched | KernelAbi::WgmmaClusters => {
+            maps_of_16_bits(device, kernel, gemm, operands, products_of_map)
         }
+        _ => maps(device, tile, gemm, launch, operands, products_of_map),
     }
 }
 
-/// Those of a kernel with [`KernelAbi::TensorMap`], of one product, or [`KernelAbi::StreamK`].
+/// The maps for [`KernelAbi::TensorMap`], with one product, or [`KernelAbi::StreamK`].
 fn maps(
     device: &Device,
     tile: Tile,
@@ -182,9 +152,9 @@ fn maps(
         let format = Format { data_type: FLOAT32, swizzle };
         encode_part(device, products, operand, offset, size, boxes, format)
     };
-    // It fits 32 bits: `Gemm::validate` accepted it.
+    // Fits 32 bits: `Gemm::validate` accepted it.
     let k = gemm.depth() as u32;
-    // A panel begins with a whole tile, so on 16 bytes like the matrix.
+    // A panel begins with a whole tile, so it is aligned to 16 bytes like the matrix.
     let [first_a, first_b] = [a.offset(launch.row as u64, 0), b.offset(0, launch.col as u64)];
     let map_a = match a.transposed {
         true => map(a, first_a, [k, launch.m], [tile.bk, tile.bm], NO_SWIZZLE)?,
@@ -193,7 +163,7 @@ fn maps(
     Ok([map_a, map(b, first_b, [k, launch.n], [tile.bk, tile.bn], NO_SWIZZLE)?])
 }
 
-/// Those of a kernel with [`KernelAbi::Tf32TensorMap`] or [`KernelAbi::Tf32SplitK`], which round.
+/// The rounding maps for [`KernelAbi::Tf32TensorMap`] and [`KernelAbi::Tf32SplitK`].
 fn tf32_maps(
     device: &Device,
     tile: Tile,
@@ -206,7 +176,7 @@ fn tf32_maps(
     let map = |operand, offset, size, box_rows| {
         encode_part(device, Some(products), operand, offset, size, [box_rows, tile.bk], format)
     };
-    // It fits 32 bits: `Gemm::validate` accepted it.
+    // Fits 32 bits: `Gemm::validate` accepted it.
     let k = gemm.depth() as u32;
     let map_a = map(a, a.offset(launch.row as u64, 0), [launch.m, k], tile.bm)?;
     let first_b = b.offset(0, launch.col as u64);
@@ -217,93 +187,31 @@ fn tf32_maps(
     Ok([map_a, map_b])
 }
 
-/// Bytes that a stride of a tensor map stays below.
-const MAX_STRIDE: u64 = 1 << 40;
-
-/// Whether matrices of a shape are read as their transposes, of one row, if there are no gaps: see [`as_row`].
-pub(super) fn may_be_row([rows, cols]: [usize; 2]) -> bool {
-    cols == 1 && rows > 1
-}
-
-/// A matrix of one column without gaps is its transpose, of one row, which bulk copies reach; and of one row no other
-/// is reached by the leading dimension. As which of them it is to be read, and whether that is the transpose.
-pub(super) fn as_row(matrices: OperandLayout) -> (OperandLayout, bool) {
-    let OperandLayout { shape: [rows, cols], ld, .. } = matrices;
-    let is_column = may_be_row([rows, cols]) && ld == 1;
-    let cols = if is_column { rows } else { cols };
-    match is_column || rows == 1 {
-        true => (
-            OperandLayout { shape: [1, cols], ld: cols.next_multiple_of(8), ..matrices },
-            is_column,
-        ),
-        false => (matrices, false),
-    }
-}
-
-/// Whether bulk copies reach the rows of matrices of 16-bit elements.
-pub(super) fn reaches_halves(matrices: &OperandLayout) -> bool {
-    let stride = 2 * matrices.stride as u64;
-    matrices.address.is_multiple_of(16)
-        && matrices.ld.is_multiple_of(8)
-        && (matrices.count == 1 || stride.is_multiple_of(16) && stride < MAX_STRIDE)
-}
-
-/// The tensor maps of so many products' A and B in 16 bits, for a kernel for tensor cores that takes them in this
-/// order, or their transposes.
-pub(super) fn half_maps(
+/// The maps for a kernel of 16-bit operands.
+fn maps_of_16_bits(
     device: &Device,
-    descriptor: &TensorCoreDescriptor,
-    input: InputType,
-    [trans_a, trans_b]: [bool; 2],
-    [a, b]: [OperandLayout; 2],
-    products: u64,
+    kernel: &KernelDescriptor,
+    gemm: &Gemm,
+    [a, b]: [Operand; 2],
+    products: Option<u32>,
 ) -> Result<[sys::CUtensorMap; 2], Error> {
-    let box_a = if trans_a { [BK, PANEL] } else { [descriptor.rows(), BK] };
-    // No more rows than there are, for a kernel that knows: those outside take the copy engine longer.
-    let rows_b = if descriptor.splits() { b.shape[0].max(1) as u32 } else { u32::MAX };
-    let cols = descriptor.cols();
-    let box_b = if trans_b { [cols.min(rows_b), BK] } else { [BK, PANEL.min(cols)] };
-    let map = |matrices: OperandLayout, [box_rows, box_cols]: [u32; 2]| {
-        let [rows, cols] = matrices.shape.map(|size| size as u64);
-        let row_bytes = 2 * matrices.ld as u64;
-        let format = Format::half(input, box_cols);
-        if descriptor.layouts(input).is_none() {
-            let (dims, boxes) = ([cols, rows], [box_cols, box_rows]);
-            return encode(device, matrices.address, dims, [row_bytes, 0], boxes, format);
-        }
-        // What all products share is there once, and where there is one, no stride is used.
-        let (products, stride) = match (matrices.count, matrices.stride) {
-            (1, _) | (_, 0) => (1, row_bytes),
-            (_, stride) => (products, 2 * stride as u64),
-        };
-        let (dims, boxes) = ([cols, rows, products], [box_cols, box_rows, 1]);
-        encode(device, matrices.address, dims, [row_bytes, stride, 0], boxes, format)
+    let Tile { bm, bn, .. } = kernel.tile();
+    // All fit 32 bits: `Gemm::validate` accepted them.
+    let [shape_a, shape_b, _] = gemm.shapes().map(|shape| shape.map(|size| size as u32));
+    let box_a = if a.transposed { [BK, PANEL] } else { [bm, BK] };
+    // Boxes have no more rows than the matrix if the kernel supports it: out-of-bounds rows cost
+    // the copy engine time.
+    let is_cut = kernel.abi() == KernelAbi::WgmmaClusters;
+    let rows_b = if is_cut { shape_b[0].max(1) } else { u32::MAX };
+    let box_b = if b.transposed { [bn.min(rows_b), BK] } else { [BK, PANEL.min(bn)] };
+    let map = |matrix, shape, boxes: [u32; 2]| {
+        let format = Format::of_16_bits(gemm.compute == Compute::F16, boxes[1]);
+        encode_part(device, products, matrix, 0, shape, boxes, format)
     };
-    let map_a = if descriptor.takes_unaligned()[0] { Default::default() } else { map(a, box_a)? };
-    Ok([map_a, map(b, box_b)?])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::device::DeviceChoice;
-
-    #[test]
-    fn only_hopper_with_a_new_driver_will_do() {
-        let mut info = Device::open(DeviceChoice::SoftSm90).unwrap().info().clone();
-        require_maps("persistent", &info).unwrap();
-        info.tensor_maps = false;
-        let error = require_maps("persistent", &info).unwrap_err().to_string();
-        assert!(error.contains("cuTensorMapEncodeTiled") && error.contains(&info.name), "{error}");
-        for capability in [(8, 0), (8, 9), (10, 0), (12, 0)] {
-            let info = DeviceInfo { capability, name: "A100".to_owned(), ..info.clone() };
-            let error = require_maps("persistent", &info).unwrap_err().to_string();
-            let (major, minor) = capability;
-            assert!(
-                error.contains("`persistent` needs compute capability 9.0 (sm_90a)")
-                    && error.contains(&format!("A100 has {major}.{minor}")),
-                "{error}"
-            );
-        }
-    }
+    let map_a = match kernel.reads(false, a.transposed) {
+        // Threads load it, without a map.
+        Reads::Anywhere => Default::default(),
+        _ => map(a, shape_a, box_a)?,
+    };
+    Ok([map_a, map(b, shape_b, box_b)?])
 }

@@ -1,20 +1,21 @@
 //! Device memory that launches share: partial sums and counters.
 
+use crate::device::Stream;
 use crate::error::Error;
-use crate::gemm::Workspace;
 use crate::matrix::Memory;
-use crate::stream::Stream;
+use crate::plan::Workspace;
 
-/// A [`Workspace`] on a device. Work on one stream uses it one launch after the other, and leaves
-/// zeros in the counters each time.
-pub(super) struct Buffers {
+/// A [`Workspace`] in device memory.
+///
+/// Launches on one stream use it one after the other, and each leaves zeros in the counters.
+pub(crate) struct Buffers {
     partials: Memory,
     counters: Memory,
 }
 
 impl Buffers {
-    /// Allocates a workspace; none if nothing is needed.
-    pub(super) fn new(stream: &Stream, workspace: Workspace) -> Result<Option<Self>, Error> {
+    /// Allocates a workspace; `None` for an empty one.
+    pub(crate) fn new(stream: &Stream, workspace: Workspace) -> Result<Option<Self>, Error> {
         let needed = workspace.bytes();
         if needed == 0 {
             return Ok(None);
@@ -30,7 +31,7 @@ impl Buffers {
         }))
     }
 
-    /// Addresses of the partial sums and the counters.
+    /// The addresses of the partial sums and the counters.
     pub(super) fn addresses(&self) -> [u64; 2] {
         [self.partials.address(), self.counters.address()]
     }

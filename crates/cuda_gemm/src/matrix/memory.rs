@@ -1,4 +1,4 @@
-//! Device memory, and what a stream does with it in order.
+//! Device memory, and a stream's operations on it.
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -6,10 +6,10 @@ use std::mem::ManuallyDrop;
 use cuda_driver::sys;
 use cust::memory::DeviceBuffer;
 
+use crate::device::Stream;
 use crate::error::Error;
-use crate::stream::Stream;
 
-/// Words of device memory, which one stream uses.
+/// Words of device memory that one stream uses.
 pub(crate) struct Memory {
     buffer: ManuallyDrop<DeviceBuffer<u32>>,
     stream: Stream,
@@ -21,17 +21,17 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Allocates so many words, whose values are not known.
+    /// Allocates words with unknown values.
     pub(crate) fn uninitialized(stream: &Stream, words: usize) -> Result<Self, Error> {
         let device = stream.device();
         let _current = device.enter()?;
-        // SAFETY: whoever reads the memory writes it before: see the callers.
+        // SAFETY: every caller writes the memory before it is read.
         let buffer = unsafe { DeviceBuffer::uninitialized(words) }
             .map_err(|e| device.error("allocating device memory", e))?;
         Ok(Self { buffer: ManuallyDrop::new(buffer), stream: stream.clone() })
     }
 
-    /// Allocates so many words of zeros.
+    /// Allocates words of zeros.
     pub(crate) fn zeroed(stream: &Stream, words: usize) -> Result<Self, Error> {
         let mut memory = Self::uninitialized(stream, words)?;
         memory.fill(0)?;
@@ -42,17 +42,17 @@ impl Memory {
         &self.stream
     }
 
-    /// Words.
+    /// The number of words.
     pub(crate) fn len(&self) -> usize {
         self.buffer.len()
     }
 
-    /// The address of the first word; of an empty memory, of nothing.
+    /// The address of the first word; meaningless if there is none.
     pub(crate) fn address(&self) -> u64 {
         self.buffer.as_device_ptr().as_raw()
     }
 
-    /// Enqueues the setting of every word to these bits.
+    /// Enqueues a fill of every word with these bits.
     pub(crate) fn fill(&mut self, bits: u32) -> Result<(), Error> {
         if self.len() == 0 {
             return Ok(());
@@ -61,16 +61,16 @@ impl Memory {
         let _current = device.enter()?;
         let (address, stream) = (sys::CUdeviceptr(self.address()), self.stream.as_raw());
         let _exclusive = self.stream.exclusive();
-        // SAFETY: the memory has so many words, and is freed after all work.
+        // SAFETY: the memory has this many words, and is freed after all work.
         let result = unsafe { sys::cuMemsetD32Async(address, bits, self.len(), stream) };
         device.check("filling device memory", result)
     }
 
-    /// Hands the memory over to another stream, whose work waits for what was enqueued so far.
+    /// Moves the memory to another stream, whose work waits for the work enqueued so far.
     ///
     /// # Errors
     ///
-    /// [`Error::WrongDevice`], which calls it `what`, or [`Error::Driver`].
+    /// [`Error::WrongDevice`], which names the memory `what`, or [`Error::Driver`].
     pub(crate) fn move_to(&mut self, stream: &Stream, what: &'static str) -> Result<(), Error> {
         if !stream.device().is_same(self.stream.device()) {
             return Err(Error::WrongDevice { what });
@@ -83,7 +83,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // The memory is freed in the current context, when all work with it is done.
+        // The memory is freed in the current context, after all work with it.
         let _current = self.stream.device().enter();
         // SAFETY: not used again.
         unsafe { ManuallyDrop::drop(&mut self.buffer) };
@@ -94,10 +94,10 @@ impl Drop for Memory {
 ///
 /// # Safety
 ///
-/// At the address there is room for the elements, which only this stream uses. The elements stay
-/// as they are until the stream has been waited for; until then the caller has the
-/// [exclusive](Stream::exclusive) right to enqueue, so that no capture begins, in which waiting
-/// fails.
+/// - The address has room for the elements, and only this stream uses that memory.
+/// - The elements stay unchanged until the stream has been waited for.
+/// - Until then the caller has the [exclusive](Stream::exclusive) right to enqueue, so that no
+///   capture begins, in which waiting fails.
 pub(super) unsafe fn copy_from_host<T: Copy>(
     stream: &Stream,
     address: u64,
@@ -106,7 +106,7 @@ pub(super) unsafe fn copy_from_host<T: Copy>(
     let device = stream.device();
     let _current = device.enter()?;
     let to = sys::CUdeviceptr(address);
-    // SAFETY: both have so many bytes; the rest is the caller's contract.
+    // SAFETY: both have this many bytes; the rest is the caller's contract.
     let result = unsafe {
         sys::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), size_of_val(from), stream.as_raw())
     };
@@ -117,9 +117,9 @@ pub(super) unsafe fn copy_from_host<T: Copy>(
 ///
 /// # Safety
 ///
-/// At the address there are as many elements, initialised, which only this stream uses. Nobody
-/// touches `to` until the stream has been waited for, with the exclusive right as for
-/// [`copy_from_host`].
+/// - The address has `to.len()` initialised elements, and only this stream uses them.
+/// - Nobody accesses `to` until the stream has been waited for.
+/// - Until then the caller has the exclusive right, as for [`copy_from_host`].
 pub(super) unsafe fn copy_to_host<T: Copy>(
     stream: &Stream,
     address: u64,
@@ -128,7 +128,7 @@ pub(super) unsafe fn copy_to_host<T: Copy>(
     let device = stream.device();
     let _current = device.enter()?;
     let (bytes, place) = (size_of_val(to), to.as_mut_ptr().cast::<c_void>());
-    // SAFETY: both have so many bytes; the rest is the caller's contract.
+    // SAFETY: both have this many bytes; the rest is the caller's contract.
     let result = unsafe {
         sys::cuMemcpyDtoHAsync_v2(place, sys::CUdeviceptr(address), bytes, stream.as_raw())
     };

@@ -1,235 +1,174 @@
 //! Matrices that own their memory.
 
 use std::fmt;
-use std::ops::Range;
+use std::marker::PhantomData;
+use std::ops::{Deref, Range};
 
-use cust::memory::DevicePointer;
-use gemm_matrix::{Matrix, MatrixMut, MatrixRef, span};
+use cust::memory::{DeviceCopy, DevicePointer};
+use gemm_matrix::{Element, Matrix, MatrixMut, MatrixRef, Scalar, ViewError, span};
 
-use super::memory::{Memory, copy_to_host};
+use super::memory::{Memory, copy_from_host, copy_to_host};
+use super::operand::{OperandMut, OperandRef};
 use super::view::{DeviceMatrixMut, DeviceMatrixRef};
 use crate::device::Device;
+use crate::device::Stream;
 use crate::error::Error;
-use crate::stream::Stream;
 
-/// Where a matrix lies in its buffer, in elements.
+/// The place of a matrix in its buffer, in elements.
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Layout};
 ///
 /// let device = Device::open(DeviceChoice::Soft)?;
 /// let layout = Layout { offset: 1, ld: 4, tail: 2 };
-/// let matrix = DeviceMatrix::zeros_in(&device, 2, 3, layout)?;
+/// let matrix = DeviceMatrix::<f32>::zeros_in(&device, [2, 3], layout)?;
 /// // The last row ends after its last element.
 /// assert_eq!(matrix.download_buffer()?.len(), 1 + (4 + 3) + 2);
-/// assert_eq!(DeviceMatrix::zeros(&device, 2, 3)?.layout(), Layout::dense(3));
+/// assert_eq!(DeviceMatrix::<f32>::zeros(&device, [2, 3])?.layout(), Layout::dense(3));
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Elements in front of the first row.
+    /// Elements before the first row.
     pub offset: usize,
     /// The leading dimension, at least the number of columns.
     pub ld: usize,
-    /// Elements behind the last row's last element.
+    /// Elements after the last row's last element.
     pub tail: usize,
 }
 
 impl Layout {
-    /// Rows without a gap, and nothing around them.
+    /// A layout of rows without gaps, and no elements around them.
     pub const fn dense(cols: usize) -> Self {
         Self { offset: 0, ld: cols, tail: 0 }
     }
+
+    /// A layout whose rows begin on 16 bytes, which is fastest for kernels, for any element type.
+    pub const fn padded(cols: usize) -> Self {
+        // Eight elements of the smallest type.
+        let ld = match cols.checked_next_multiple_of(8) {
+            Some(ld) => ld,
+            None => cols,
+        };
+        Self { offset: 0, ld, tail: 0 }
+    }
 }
 
-/// A row-major matrix in a device's memory, in a buffer of its own that may be
-/// larger than the matrix. It belongs to one [`Stream`].
+/// A row-major matrix in a device's memory whose element type is a value.
+///
+/// For programs that learn the type at run time; [`DeviceMatrix`] has a type parameter.
 ///
 /// ```
-/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Matrix};
+/// use cuda_gemm::{AnyMatrix, Device, DeviceChoice, Element, Layout, Matrix};
 ///
 /// let device = Device::open(DeviceChoice::Soft)?;
-/// let host = Matrix::from_fn(2, 3, |row, col| (10 * row + col) as f32);
-/// let mut matrix = DeviceMatrix::from_host(&device, &host)?;
-/// assert_eq!(matrix.download()?, host);
-///
-/// // Its second column, and a new first row.
-/// assert_eq!(matrix.submatrix(0..2, 1..2)?.download()?.as_slice(), [1.0, 11.0]);
-/// matrix.submatrix_mut(0..1, 0..3)?.upload(&Matrix::from_vec(1, 3, vec![7.0, 8.0, 9.0]))?;
-/// let mut copy = Matrix::zeros(2, 3);
-/// matrix.download_to(&mut copy)?;
-/// assert_eq!(copy.as_slice(), [7.0, 8.0, 9.0, 10.0, 11.0, 12.0]);
-///
-/// // What is enqueued on the other stream from now on comes after what was on this one.
-/// let stream = cuda_gemm::Stream::new(&device)?;
-/// matrix.move_to(&stream)?;
-/// assert!(matrix.stream().is_same(&stream));
+/// for element in Element::ALL {
+///     let mut matrix = AnyMatrix::zeros_in(&device, element, [1, 2], Layout::dense(2))?;
+///     matrix.upload(&Matrix::from_vec(1, 2, vec![0.5, 257.0]))?;
+///     assert_eq!(matrix.download()?.at(0, 1), element.round(257.0));
+/// }
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
-pub struct DeviceMatrix {
+pub struct AnyMatrix {
     memory: Memory,
-    rows: usize,
-    cols: usize,
+    element: Element,
+    shape: [usize; 2],
     layout: Layout,
 }
 
-impl fmt::Debug for DeviceMatrix {
+impl fmt::Debug for AnyMatrix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { memory, rows, cols, layout } = self;
+        let Self { memory, element, shape, layout } = self;
         let mut parts = f.debug_struct("DeviceMatrix");
-        parts.field("rows", rows).field("cols", cols).field("layout", layout);
+        parts.field("element", element).field("shape", shape).field("layout", layout);
         parts.field("stream", memory.stream()).finish()
     }
 }
 
-impl DeviceMatrix {
-    /// Allocates a dense matrix of zeros on a stream; `&device` stands for the device's own.
+impl AnyMatrix {
+    /// Allocates a matrix of zeros on a stream, in a buffer of zeros with this layout.
+    ///
+    /// `&device` means the device's own stream.
     ///
     /// # Errors
     ///
-    /// [`Error::MatrixTooLarge`] if its size cannot be counted; [`Error::Driver`], for one if there
-    /// is too little memory.
-    pub fn zeros(on: impl Into<Stream>, rows: usize, cols: usize) -> Result<Self, Error> {
-        Self::zeros_in(on, rows, cols, Layout::dense(cols))
-    }
-
-    /// Allocates a matrix of zeros in a buffer of zeros with this layout.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::LeadingDimension`] if `ld` is less than `cols`; [`Error::MatrixTooLarge`] if the
-    /// buffer's size cannot be counted; [`Error::Driver`].
+    /// - [`Error::LeadingDimension`] if `ld` is less than the columns.
+    /// - [`Error::MatrixTooLarge`] if the buffer's size overflows.
+    /// - [`Error::Driver`], for example if memory is short.
     pub fn zeros_in(
         on: impl Into<Stream>,
-        rows: usize,
-        cols: usize,
+        element: Element,
+        shape: [usize; 2],
         layout: Layout,
     ) -> Result<Self, Error> {
+        let [rows, cols] = shape;
         if layout.ld < cols {
             return Err(Error::LeadingDimension { what: "ld", ld: layout.ld, cols });
         }
         const MAX: usize = isize::MAX as usize / 4;
-        // The largest numbers that there are add up to 2^128 - 1.
+        // The largest possible numbers add up to 2^128 - 1.
         let around = layout.offset as u128 + layout.tail as u128;
         let elements = span(rows, cols, layout.ld) + around;
         let len = usize::try_from(elements)
             .ok()
             .filter(|&len| len <= MAX)
             .ok_or(Error::MatrixTooLarge { rows, cols, elements, max: MAX })?;
-        let memory = Memory::zeroed(&on.into(), len)?;
-        Ok(Self { memory, rows, cols, layout })
+        let memory = Memory::zeroed(&on.into(), (len * element.bytes()).div_ceil(4))?;
+        Ok(Self { memory, element, shape, layout })
     }
 
-    /// Allocates a dense matrix and copies a host matrix into it.
+    /// Copies a host matrix of this shape into this one: see [`OperandMut::upload`].
     ///
     /// # Errors
     ///
-    /// [`Error::Driver`].
-    pub fn from_host<'m>(
-        on: impl Into<Stream>,
-        matrix: impl Into<MatrixRef<'m>>,
-    ) -> Result<Self, Error> {
-        let matrix = matrix.into();
-        let mut copy = Self::zeros(on, matrix.rows(), matrix.cols())?;
-        copy.upload(matrix)?;
-        Ok(copy)
-    }
-
-    /// Copies a host matrix of the same shape into this one, after what the stream was given
-    /// before, and waits for it; what lies around and between the rows stays as it is.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Shape`] or [`Error::Driver`].
-    pub fn upload<'m>(&mut self, matrix: impl Into<MatrixRef<'m>>) -> Result<(), Error> {
+    /// See [`OperandMut::upload`].
+    pub fn upload<'h>(&mut self, matrix: impl Into<MatrixRef<'h>>) -> Result<(), Error> {
         self.view_mut().upload(matrix)
     }
 
-    /// Copies the matrix to the host, after what the stream was given before.
+    /// Copies the matrix to the host, after the stream's earlier work.
     ///
     /// # Errors
     ///
-    /// [`Error::Driver`], or [`Error::KernelFault`] if a kernel failed before.
+    /// [`Error::Driver`], or [`Error::KernelFault`] if an earlier kernel failed.
     pub fn download(&self) -> Result<Matrix, Error> {
         self.view().download()
     }
 
-    /// As [`DeviceMatrix::download`], into memory that is there already.
+    /// Copies the matrix into an existing host matrix.
     ///
     /// # Errors
     ///
-    /// As there, and [`Error::Shape`].
-    pub fn download_to<'m>(&self, matrix: impl Into<MatrixMut<'m>>) -> Result<(), Error> {
+    /// The errors of [`AnyMatrix::download`], and [`Error::Shape`].
+    pub fn download_to<'h>(&self, matrix: impl Into<MatrixMut<'h>>) -> Result<(), Error> {
         self.view().download_to(matrix)
     }
 
-    /// Sets every word of the buffer, in and around the matrix, to these bits.
+    /// Enqueues a fill of the whole buffer with these bits.
+    ///
+    /// This includes elements around the matrix. A 16-bit type gets the lower half of the bits.
     ///
     /// # Errors
     ///
     /// [`Error::Driver`].
     pub fn fill_buffer(&mut self, bits: u32) -> Result<(), Error> {
-        self.memory.fill(bits)
-    }
-
-    /// Copies the whole buffer to the host, with what lies around the matrix.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Driver`], or [`Error::KernelFault`] if a kernel failed before.
-    pub fn download_buffer(&self) -> Result<Vec<f32>, Error> {
-        let mut words = vec![0.0; self.memory.len()];
-        let _exclusive = self.stream().exclusive();
-        let copied = match words.is_empty() {
-            true => Ok(()),
-            // SAFETY: the buffer has so many words, set when it was made, and nobody looks at
-            // them before the next line.
-            false => unsafe { copy_to_host(self.stream(), self.memory.address(), &mut words) },
-        };
-        self.stream().synchronize().and(copied)?;
-        Ok(words)
+        let low = bits & 0xffff;
+        self.memory.fill(if self.element.bytes() == 4 { bits } else { low << 16 | low })
     }
 
     /// The whole matrix.
-    pub fn view(&self) -> DeviceMatrixRef<'_> {
-        let address = self.as_device_ptr().as_raw();
-        DeviceMatrixRef::new(self.stream(), address, [self.rows, self.cols, self.layout.ld])
+    pub fn view(&self) -> OperandRef<'_> {
+        OperandRef::new(self.stream(), self.element, self.address(), self.shape, self.layout.ld)
     }
 
-    /// The whole matrix, to be written.
-    pub fn view_mut(&mut self) -> DeviceMatrixMut<'_> {
-        let address = self.as_device_ptr().as_raw();
-        DeviceMatrixMut::new(self.stream(), address, [self.rows, self.cols, self.layout.ld])
+    /// The whole matrix, for writing.
+    pub fn view_mut(&mut self) -> OperandMut<'_> {
+        OperandMut::new(self.view())
     }
 
-    /// A part of the matrix, which has the same leading dimension.
+    /// Moves the matrix to another stream of its device.
     ///
-    /// # Errors
-    ///
-    /// [`Error::Submatrix`] if it is not within the matrix.
-    pub fn submatrix(
-        &self,
-        rows: Range<usize>,
-        cols: Range<usize>,
-    ) -> Result<DeviceMatrixRef<'_>, Error> {
-        self.view().submatrix(rows, cols)
-    }
-
-    /// A part of the matrix, to be written.
-    ///
-    /// # Errors
-    ///
-    /// As for [`DeviceMatrix::submatrix`].
-    pub fn submatrix_mut(
-        &mut self,
-        rows: Range<usize>,
-        cols: Range<usize>,
-    ) -> Result<DeviceMatrixMut<'_>, Error> {
-        self.view_mut().submatrix(rows, cols)
-    }
-
-    /// Moves the matrix to another stream of its device, whose later work waits for what this one
-    /// was given so far.
+    /// Later work on that stream waits for the work enqueued so far on this one.
     ///
     /// # Errors
     ///
@@ -238,22 +177,27 @@ impl DeviceMatrix {
         self.memory.move_to(stream, "the matrix")
     }
 
-    /// Rows.
+    /// The element type.
+    pub fn element(&self) -> Element {
+        self.element
+    }
+
+    /// The number of rows.
     pub fn rows(&self) -> usize {
-        self.rows
+        self.shape[0]
     }
 
-    /// Columns.
+    /// The number of columns.
     pub fn cols(&self) -> usize {
-        self.cols
+        self.shape[1]
     }
 
-    /// Where the matrix lies in its buffer.
+    /// The place of the matrix in its buffer.
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// The device whose memory this is.
+    /// The device of the memory.
     pub fn device(&self) -> &Device {
         self.stream().device()
     }
@@ -264,21 +208,282 @@ impl DeviceMatrix {
     }
 
     /// The address of the first element.
-    pub fn as_device_ptr(&self) -> DevicePointer<f32> {
-        // An offset of an empty buffer is never read or written.
-        let address = self.memory.address().wrapping_add(4 * self.layout.offset as u64);
-        DevicePointer::from_raw(address)
+    pub fn address(&self) -> u64 {
+        // The offset of an empty buffer is never accessed.
+        self.memory.address().wrapping_add((self.element.bytes() * self.layout.offset) as u64)
     }
 }
 
-impl<'a> From<&'a DeviceMatrix> for DeviceMatrixRef<'a> {
-    fn from(matrix: &'a DeviceMatrix) -> Self {
+/// A row-major device matrix in a buffer of its own, on one [`Stream`].
+///
+/// The buffer may be larger than the matrix.
+///
+/// Elements are `f32`, [`bf16`](crate::bf16) or [`f16`](crate::f16). A host [`Matrix`] is f32: a
+/// download is exact, and an upload rounds to the nearest, ties to even.
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Matrix, bf16};
+///
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// let host = Matrix::from_fn(2, 3, |row, col| (10 * row + col) as f32);
+/// let mut matrix = DeviceMatrix::<f32>::from_host(&device, &host)?;
+/// assert_eq!(matrix.download()?, host);
+///
+/// // Its second column, and a new first row.
+/// assert_eq!(matrix.submatrix(0..2, 1..2)?.download()?.as_slice(), [1.0, 11.0]);
+/// matrix.submatrix_mut(0..1, 0..3)?.upload(&Matrix::from_vec(1, 3, vec![7.0, 8.0, 9.0]))?;
+/// assert_eq!(matrix.to_vec()?, [7.0, 8.0, 9.0, 10.0, 11.0, 12.0]);
+///
+/// // Eight bits: 257 lies between 256 and 258.
+/// let half = DeviceMatrix::<bf16>::from_host(&device, &Matrix::from_vec(1, 2, vec![0.5, 257.0]))?;
+/// assert_eq!(half.to_vec()?, [0.5, 256.0].map(bf16::from_f32));
+///
+/// // What is enqueued on the other stream from now on comes after what was on this one.
+/// let stream = cuda_gemm::Stream::new(&device)?;
+/// matrix.move_to(&stream)?;
+/// assert!(matrix.stream().is_same(&stream));
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
+pub struct DeviceMatrix<T> {
+    matrix: AnyMatrix,
+    elements: PhantomData<T>,
+}
+
+impl<T> fmt::Debug for DeviceMatrix<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.matrix.fmt(f)
+    }
+}
+
+impl<T> Deref for DeviceMatrix<T> {
+    type Target = AnyMatrix;
+
+    fn deref(&self) -> &AnyMatrix {
+        &self.matrix
+    }
+}
+
+impl<T: Scalar> DeviceMatrix<T> {
+    /// Allocates a dense matrix of zeros; `&device` means the device's own stream.
+    ///
+    /// # Errors
+    ///
+    /// See [`AnyMatrix::zeros_in`].
+    pub fn zeros(on: impl Into<Stream>, shape: [usize; 2]) -> Result<Self, Error> {
+        Self::zeros_in(on, shape, Layout::dense(shape[1]))
+    }
+
+    /// Allocates a matrix of zeros in a buffer of zeros with this layout.
+    ///
+    /// # Errors
+    ///
+    /// See [`AnyMatrix::zeros_in`].
+    pub fn zeros_in(
+        on: impl Into<Stream>,
+        shape: [usize; 2],
+        layout: Layout,
+    ) -> Result<Self, Error> {
+        let matrix = AnyMatrix::zeros_in(on, T::ELEMENT, shape, layout)?;
+        Ok(Self { matrix, elements: PhantomData })
+    }
+
+    /// Allocates a dense matrix and copies a host matrix into it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Driver`].
+    pub fn from_host<'h>(
+        on: impl Into<Stream>,
+        matrix: impl Into<MatrixRef<'h>>,
+    ) -> Result<Self, Error> {
+        let matrix = matrix.into();
+        let mut copy = Self::zeros(on, [matrix.rows(), matrix.cols()])?;
+        copy.upload(matrix)?;
+        Ok(copy)
+    }
+
+    /// Allocates a dense matrix from elements of its own type, row after row.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::View`] if the number of elements is not that of the matrix, or [`Error::Driver`].
+    pub fn from_slice(
+        on: impl Into<Stream>,
+        shape: [usize; 2],
+        elements: &[T],
+    ) -> Result<Self, Error> {
+        let mut copy = Self::zeros(on, shape)?;
+        copy.copy_from(elements)?;
+        Ok(copy)
+    }
+
+    /// Copies elements of the matrix's own type into a dense matrix, row after row.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`DeviceMatrix::from_slice`], and [`Error::LeadingDimension`] if rows have
+    /// gaps.
+    pub fn copy_from(&mut self, elements: &[T]) -> Result<(), Error> {
+        let [rows, cols] = self.matrix.shape;
+        let (needed, len) = (rows as u128 * cols as u128, elements.len());
+        if needed > len as u128 {
+            return Err(ViewError::TooShort { needed, len }.into());
+        }
+        if needed < len as u128 {
+            return Err(ViewError::TooLong { elements: needed, len }.into());
+        }
+        if rows > 1 && self.layout().ld != cols {
+            return Err(Error::LeadingDimension { what: "ld", ld: self.layout().ld, cols });
+        }
+        if elements.is_empty() {
+            return Ok(());
+        }
+        let stream = self.stream();
+        let _exclusive = stream.exclusive();
+        // SAFETY: the matrix has these elements, and the copy is waited for.
+        let copied = unsafe { copy_from_host(stream, self.address(), elements) };
+        stream.synchronize().and(copied)
+    }
+
+    /// Copies the matrix to the host without conversion, row after row.
+    ///
+    /// # Errors
+    ///
+    /// See [`AnyMatrix::download`].
+    pub fn to_vec(&self) -> Result<Vec<T>, Error> {
+        self.view().to_vec()
+    }
+
+    /// Copies the whole buffer to the host, including elements around the matrix.
+    ///
+    /// # Errors
+    ///
+    /// See [`AnyMatrix::download`].
+    pub fn download_buffer(&self) -> Result<Vec<T>, Error> {
+        let (layout, [rows, cols]) = (self.layout(), self.matrix.shape);
+        // Fits: the buffer was allocated.
+        let len = layout.offset + span(rows, cols, layout.ld) as usize + layout.tail;
+        let mut elements = Vec::<T>::with_capacity(len);
+        let stream = self.stream();
+        let _exclusive = stream.exclusive();
+        let copied = match len {
+            0 => Ok(()),
+            // SAFETY: the buffer has this many elements, set when it was made. Nobody reads them
+            // before the next line.
+            _ => unsafe {
+                let buffer = &mut elements.spare_capacity_mut()[..len];
+                copy_to_host(stream, self.matrix.memory.address(), buffer)
+            },
+        };
+        stream.synchronize().and(copied)?;
+        // SAFETY: all were copied.
+        unsafe { elements.set_len(len) };
+        Ok(elements)
+    }
+
+    /// The whole matrix.
+    pub fn view(&self) -> DeviceMatrixRef<'_, T> {
+        DeviceMatrixRef::new(self.matrix.view())
+    }
+
+    /// The whole matrix, for writing.
+    pub fn view_mut(&mut self) -> DeviceMatrixMut<'_, T> {
+        DeviceMatrixMut::new(self.matrix.view_mut())
+    }
+
+    /// The transpose, in the same memory.
+    pub fn t(&self) -> DeviceMatrixRef<'_, T> {
+        self.view().t()
+    }
+
+    /// A part of the matrix, with the same leading dimension.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Submatrix`] if the part is out of bounds.
+    pub fn submatrix(
+        &self,
+        rows: Range<usize>,
+        cols: Range<usize>,
+    ) -> Result<DeviceMatrixRef<'_, T>, Error> {
+        self.view().submatrix(rows, cols)
+    }
+
+    /// A part of the matrix, for writing.
+    ///
+    /// # Errors
+    ///
+    /// See [`DeviceMatrix::submatrix`].
+    pub fn submatrix_mut(
+        &mut self,
+        rows: Range<usize>,
+        cols: Range<usize>,
+    ) -> Result<DeviceMatrixMut<'_, T>, Error> {
+        self.view_mut().submatrix(rows, cols)
+    }
+
+    /// The matrix as a batch, one below the other: see [`OperandRef::batch`].
+    ///
+    /// # Errors
+    ///
+    /// See [`OperandRef::batch`].
+    pub fn batch(&self, count: usize) -> Result<DeviceMatrixRef<'_, T>, Error> {
+        self.view().batch(count)
+    }
+
+    /// The matrix as a batch, for writing.
+    ///
+    /// # Errors
+    ///
+    /// See [`DeviceMatrix::batch`].
+    pub fn batch_mut(&mut self, count: usize) -> Result<DeviceMatrixMut<'_, T>, Error> {
+        self.view_mut().batch(count)
+    }
+
+    /// Copies a host matrix of this shape into this one: see [`OperandMut::upload`].
+    ///
+    /// # Errors
+    ///
+    /// See [`OperandMut::upload`].
+    pub fn upload<'h>(&mut self, matrix: impl Into<MatrixRef<'h>>) -> Result<(), Error> {
+        self.matrix.upload(matrix)
+    }
+
+    /// Fills the whole buffer with these bits: see [`AnyMatrix::fill_buffer`].
+    ///
+    /// # Errors
+    ///
+    /// See [`AnyMatrix::fill_buffer`].
+    pub fn fill_buffer(&mut self, bits: u32) -> Result<(), Error> {
+        self.matrix.fill_buffer(bits)
+    }
+
+    /// Moves the matrix to another stream: see [`AnyMatrix::move_to`].
+    ///
+    /// # Errors
+    ///
+    /// See [`AnyMatrix::move_to`].
+    pub fn move_to(&mut self, stream: &Stream) -> Result<(), Error> {
+        self.matrix.move_to(stream)
+    }
+
+    /// The address of the first element.
+    pub fn as_device_ptr(&self) -> DevicePointer<T>
+    where
+        T: DeviceCopy,
+    {
+        DevicePointer::from_raw(self.address())
+    }
+}
+
+impl<'m> From<&'m AnyMatrix> for OperandRef<'m> {
+    fn from(matrix: &'m AnyMatrix) -> Self {
         matrix.view()
     }
 }
 
-impl<'a> From<&'a mut DeviceMatrix> for DeviceMatrixMut<'a> {
-    fn from(matrix: &'a mut DeviceMatrix) -> Self {
+impl<'m> From<&'m mut AnyMatrix> for OperandMut<'m> {
+    fn from(matrix: &'m mut AnyMatrix) -> Self {
         matrix.view_mut()
     }
 }
@@ -286,22 +491,112 @@ impl<'a> From<&'a mut DeviceMatrix> for DeviceMatrixMut<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::DeviceChoice;
+    use crate::{DeviceChoice, bf16, f16};
 
     #[test]
     fn what_is_too_large_is_refused_by_its_size() {
         let device = Device::open(DeviceChoice::Soft).unwrap();
         let (most, max) = (usize::MAX, isize::MAX as usize / 4);
-        let refused = DeviceMatrix::zeros(&device, most / 4, 1).unwrap_err().to_string();
+        let refused = DeviceMatrix::<f32>::zeros(&device, [most / 4, 1]).unwrap_err().to_string();
         let says = format!(
-            "a matrix of {0} x 1 takes a buffer of {0} elements, and the longest possible has \
+            "a matrix of {0} x 1 needs a buffer of {0} elements, and the longest possible has \
              {max}; use a smaller one",
             most / 4
         );
         assert_eq!(refused, says);
-        // With all that is around it.
+        // The matrix and everything around it count.
         let layout = Layout { offset: most, ld: most, tail: most };
-        let refused = DeviceMatrix::zeros_in(&device, most, most, layout).unwrap_err();
+        let refused = DeviceMatrix::<f16>::zeros_in(&device, [most, most], layout).unwrap_err();
         assert!(matches!(refused, Error::MatrixTooLarge { elements: u128::MAX, .. }));
+    }
+
+    #[test]
+    fn a_matrix_moves_to_another_stream() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let mut matrix = DeviceMatrix::<f16>::zeros(&device, [1, 3]).unwrap();
+        matrix.fill_buffer(0x3c00).unwrap();
+        let stream = Stream::new(&device).unwrap();
+        matrix.move_to(&stream).unwrap();
+        assert!(matrix.stream().is_same(&stream) && matrix.device().is_same(&device));
+        assert_eq!(matrix.to_vec().unwrap(), [f16::from_f32(1.0); 3]);
+        let other = Device::open(DeviceChoice::Soft).unwrap();
+        let refused = matrix.move_to(&other.stream());
+        assert!(matches!(refused, Err(Error::WrongDevice { .. })));
+    }
+
+    #[test]
+    fn shapes_at_the_edges() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        for [rows, cols] in [[0, 3], [3, 0], [0, 0], [3, 9], [usize::MAX, 0]] {
+            let elements = |i| bf16::from_bits(i as u16);
+            let elements: Vec<_> = (0..rows * cols).map(elements).collect();
+            let matrix = DeviceMatrix::from_slice(&device, [rows, cols], &elements).unwrap();
+            assert_eq!(matrix.to_vec().unwrap(), elements);
+            let host = matrix.download().unwrap();
+            assert_eq!((host.rows(), host.cols()), (rows, cols));
+            let layout = Layout { offset: 3, ..Layout::padded(cols) };
+            let mut again = DeviceMatrix::<bf16>::zeros_in(&device, [rows, cols], layout).unwrap();
+            again.upload(&host).unwrap();
+            assert_eq!(again.to_vec().unwrap(), elements);
+            assert_eq!(again.t().download().unwrap(), host.transposed());
+        }
+        let of = |count: usize| DeviceMatrix::from_slice(&device, [2, 2], &vec![0f32; count]);
+        let short = of(3);
+        assert!(matches!(short, Err(Error::View(ViewError::TooShort { needed: 4, len: 3 }))));
+        assert!(matches!(of(5), Err(Error::View(ViewError::TooLong { elements: 4, len: 5 }))));
+        let none = DeviceMatrix::from_slice(&device, [0, 9], &[1f32]);
+        assert!(matches!(none, Err(Error::View(ViewError::TooLong { elements: 0, len: 1 }))));
+    }
+
+    /// Downloads a part whose rows have gaps into rows of a wider host matrix.
+    #[test]
+    fn parts_and_transposes_are_copied() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let host = Matrix::from_fn(4, 6, |row, col| (10 * row + col) as f32);
+        let part = Matrix::from_fn(2, 3, |row, col| (10 * (row + 1) + col + 2) as f32);
+        let matrix = DeviceMatrix::<f16>::from_host(&device, &host).unwrap();
+        let view = matrix.submatrix(1..3, 2..5).unwrap();
+        assert_eq!(view.download().unwrap(), part);
+        assert_eq!(view.t().download().unwrap(), part.transposed());
+        assert!(matches!(view.t().to_vec(), Err(Error::Transposed)));
+        for view in [view, view.t()] {
+            let mut wide = vec![-1.0; 40];
+            let [rows, cols] = [view.rows(), view.cols()];
+            view.download_to(MatrixMut::new(&mut wide, rows, cols, 7).unwrap()).unwrap();
+            let expected = view.download().unwrap();
+            for row in 0..rows {
+                assert_eq!(wide[7 * row..][..cols], *expected.row(row));
+                assert_eq!(wide[7 * row + cols], -1.0);
+            }
+        }
+        let refused = view.download_to(&mut Matrix::zeros(3, 2));
+        assert!(matches!(refused, Err(Error::Shape { need_rows: 2, need_cols: 3, .. })));
+    }
+
+    #[test]
+    fn no_view_of_a_batch_drops_it() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let mut matrix = DeviceMatrix::<f32>::zeros(&device, [6, 4]).unwrap();
+        let batch = matrix.batch(3).unwrap();
+        let part = batch.submatrix(0..1, 1..3).unwrap().t();
+        assert_eq!((part.count(), part.stride(), part.rows(), part.cols()), (3, 8, 2, 1));
+        let of_columns = matrix.t().batch(2).unwrap();
+        assert_eq!((of_columns.stride(), of_columns.rows(), of_columns.cols()), (2, 2, 6));
+        let refused = [
+            batch.batch(1).map(drop),
+            batch.batch_cols(2).map(drop),
+            batch.broadcast(2).map(drop),
+            batch.rows_as_matrices([1, 1], 1).map(drop),
+            batch.download().map(drop),
+            batch.to_vec().map(drop),
+        ];
+        for refused in refused {
+            assert!(matches!(refused, Err(Error::NestedBatch { count: 3 })), "{refused:?}");
+        }
+        let uploaded = matrix.batch_mut(3).unwrap().upload(&Matrix::zeros(2, 4));
+        assert!(matches!(uploaded, Err(Error::NestedBatch { count: 3 })));
+        for (refused, what) in [(matrix.batch(4), "rows"), (matrix.batch(0), "rows")] {
+            assert!(matches!(refused, Err(Error::Split { what: of, .. }) if of == what));
+        }
     }
 }

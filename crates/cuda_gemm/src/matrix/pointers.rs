@@ -1,23 +1,24 @@
-//! Batches whose matrices lie anywhere: arrays of addresses in device memory.
+//! Batches of matrices at arbitrary addresses: arrays of addresses in device memory.
 
 use std::marker::PhantomData;
 
-use cust::memory::DevicePointer;
+use gemm_matrix::Scalar;
 
 use super::memory::{Memory, copy_from_host};
 use super::view::{DeviceMatrixMut, DeviceMatrixRef};
+use crate::device::Stream;
 use crate::error::Error;
-use crate::stream::Stream;
 
-/// Matrices of one shape that lie anywhere in a device's memory, borrowed: what a
-/// [batch of pointers](crate::Gemm::batched_pointers) takes. It has their addresses in an array on the
-/// device, and can be used for any number of calls.
+/// Borrowed device matrices of one shape, at arbitrary addresses.
+///
+/// A [batch of pointers](crate::Gemm::batched_pointers) accepts it. Its addresses are in an array
+/// on the device, which any number of calls can use.
 ///
 /// ```
-/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Extras, Gemm, Matrix, PointerBatch, PointerBatchMut};
+/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Extras, Gemm, PointerBatch, PointerBatchMut};
 ///
 /// let device = Device::open(DeviceChoice::Soft)?;
-/// let number = |x| DeviceMatrix::from_host(&device, &Matrix::from_vec(1, 1, vec![x]));
+/// let number = |x: f32| DeviceMatrix::from_slice(&device, [1, 1], &[x]);
 /// let (two, three) = (number(2.0)?, number(3.0)?);
 /// let [mut x, mut y] = [number(0.0)?, number(0.0)?];
 /// // x = 2 * 3 and y = 3 * 3.
@@ -25,38 +26,47 @@ use crate::stream::Stream;
 /// let b = PointerBatch::new(&[three.view(), three.view()])?;
 /// let mut c = PointerBatchMut::new(vec![x.view_mut(), y.view_mut()])?;
 /// let plan = device.auto()?.prepare(Gemm::new(1, 1, 1).batched_pointers(2))?;
-/// plan.enqueue_pointers(&a, &b, &mut c, Extras::new())?;
+/// plan.run_pointers(&a, &b, &mut c, Extras::new())?;
 /// drop(c);
-/// assert_eq!([x.download()?.at(0, 0), y.download()?.at(0, 0)], [6.0, 9.0]);
+/// assert_eq!([x.to_vec()?[0], y.to_vec()?[0]], [6.0, 9.0]);
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
-pub struct PointerBatch<'m> {
+pub struct PointerBatch<'m, T> {
     addresses: Memory,
     shape: [usize; 3],
     count: usize,
-    matrices: PhantomData<&'m [f32]>,
+    matrices: PhantomData<&'m [T]>,
 }
 
-/// Matrices of one shape that lie anywhere in a device's memory, borrowed to be written: see
-/// [`PointerBatch`].
-pub struct PointerBatchMut<'m> {
-    batch: PointerBatch<'m>,
-    exclusive: PhantomData<&'m mut [f32]>,
+/// A [`PointerBatch`] whose matrices are borrowed for writing.
+pub struct PointerBatchMut<'m, T> {
+    batch: PointerBatch<'m, T>,
+    exclusive: PhantomData<&'m mut [T]>,
 }
 
-impl<'m> PointerBatch<'m> {
-    /// Of matrices that have one shape, one leading dimension and one stream; a matrix may be there
-    /// several times. The array is copied to the device here.
+impl<'m, T: Scalar> PointerBatch<'m, T> {
+    /// Makes a batch of matrices with the same shape, leading dimension and stream.
+    ///
+    /// A matrix may occur several times. The array is copied to the device here.
     ///
     /// # Errors
     ///
-    /// [`Error::NoMatrices`]; [`Error::Shape`], [`Error::PlannedLd`], [`Error::WrongDevice`] or
-    /// [`Error::WrongStream`] if one is unlike the first; [`Error::Driver`].
-    pub fn new(matrices: &[DeviceMatrixRef<'m>]) -> Result<Self, Error> {
+    /// - [`Error::NoMatrices`] for an empty batch.
+    /// - [`Error::Shape`], [`Error::PlannedLd`], [`Error::WrongDevice`] or [`Error::WrongStream`]
+    ///   if a matrix differs from the first.
+    /// - [`Error::NestedBatch`] or [`Error::Transposed`] for such a view.
+    /// - [`Error::Driver`].
+    pub fn new(matrices: &[DeviceMatrixRef<'m, T>]) -> Result<Self, Error> {
         let Some(first) = matrices.first() else { return Err(Error::NoMatrices) };
         let what = "a matrix of the batch";
         let [need_rows, need_cols, planned] = [first.rows(), first.cols(), first.ld()];
         let stream = first.stream();
+        if let Some(wrong) = matrices.iter().find(|matrix| matrix.count() != 1) {
+            return Err(Error::NestedBatch { count: wrong.count() });
+        }
+        if matrices.iter().any(|matrix| matrix.is_transposed()) {
+            return Err(Error::Transposed);
+        }
         let mut addresses = Vec::with_capacity(matrices.len());
         for matrix in matrices {
             let [rows, cols, ld] = [matrix.rows(), matrix.cols(), matrix.ld()];
@@ -67,9 +77,9 @@ impl<'m> PointerBatch<'m> {
                 return Err(Error::PlannedLd { what, ld, planned });
             }
             stream.expect(what, matrix.stream())?;
-            addresses.push(matrix.as_device_ptr().as_raw());
+            addresses.push(matrix.address());
         }
-        // Two words for each.
+        // Two words per address.
         let memory = Memory::uninitialized(stream, 2 * addresses.len())?;
         let _exclusive = stream.exclusive();
         // SAFETY: the memory has room for them, and the copy is waited for.
@@ -79,40 +89,40 @@ impl<'m> PointerBatch<'m> {
         Ok(Self { addresses: memory, shape, count: matrices.len(), matrices: PhantomData })
     }
 
-    /// How many matrices there are.
+    /// The number of matrices.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Rows, columns and the leading dimension of each.
+    /// Rows, columns and leading dimension of each matrix.
     pub fn shape(&self) -> [usize; 3] {
         self.shape
     }
 
-    /// The stream that uses them.
+    /// The stream that uses the matrices.
     pub fn stream(&self) -> &Stream {
         self.addresses.stream()
     }
 
     /// The address of the array.
-    pub fn as_device_ptr(&self) -> DevicePointer<f32> {
-        DevicePointer::from_raw(self.addresses.address())
+    pub fn address(&self) -> u64 {
+        self.addresses.address()
     }
 }
 
-impl<'m> PointerBatchMut<'m> {
-    /// As [`PointerBatch::new`], to be written.
+impl<'m, T: Scalar> PointerBatchMut<'m, T> {
+    /// Makes a batch for writing: see [`PointerBatch::new`].
     ///
     /// # Errors
     ///
-    /// As there.
-    pub fn new(matrices: Vec<DeviceMatrixMut<'m>>) -> Result<Self, Error> {
+    /// See [`PointerBatch::new`].
+    pub fn new(matrices: Vec<DeviceMatrixMut<'m, T>>) -> Result<Self, Error> {
         let views: Vec<_> = matrices.into_iter().map(DeviceMatrixMut::into_view).collect();
         Ok(Self { batch: PointerBatch::new(&views)?, exclusive: PhantomData })
     }
 
-    /// The same batch, to be read.
-    pub fn view(&self) -> &PointerBatch<'m> {
+    /// The batch, for reading.
+    pub fn view(&self) -> &PointerBatch<'m, T> {
         &self.batch
     }
 }
@@ -127,10 +137,10 @@ mod tests {
         let device = Device::open(DeviceChoice::Soft).unwrap();
         let elsewhere = Device::open(DeviceChoice::Soft).unwrap();
         let other = Stream::new(&device).unwrap();
-        let mut first = DeviceMatrix::zeros(&device, 2, 3).unwrap();
-        let mut wide = DeviceMatrix::zeros(&device, 2, 4).unwrap();
-        let mut on_other = DeviceMatrix::zeros(&other, 2, 3).unwrap();
-        let far = DeviceMatrix::zeros(&elsewhere, 2, 3).unwrap();
+        let mut first = DeviceMatrix::<f32>::zeros(&device, [2, 3]).unwrap();
+        let mut wide = DeviceMatrix::<f32>::zeros(&device, [2, 4]).unwrap();
+        let mut on_other = DeviceMatrix::<f32>::zeros(&other, [2, 3]).unwrap();
+        let far = DeviceMatrix::<f32>::zeros(&elsewhere, [2, 3]).unwrap();
 
         let view = first.view();
         assert_eq!(PointerBatch::new(&[view, view]).unwrap().shape(), [2, 3, 3]);

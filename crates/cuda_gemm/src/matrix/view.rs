@@ -1,55 +1,101 @@
-//! Borrowed matrices: all of one, a part of one, or a part of another buffer.
+//! Borrowed matrices with an element type: whole, parts, transposes and batches.
 
+use std::fmt;
 use std::marker::PhantomData;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
-use cust::memory::{DevicePointer, DeviceSlice};
-use gemm_matrix::{Matrix, MatrixMut, MatrixRef, span};
+use cust::memory::{DeviceCopy, DevicePointer, DeviceSlice};
+use gemm_matrix::{MatrixRef, Scalar};
 
-use super::memory::{copy_from_host, copy_to_host};
+use super::memory::copy_to_host;
+use super::operand::{OperandMut, OperandRef, expect_room};
+use super::owned::DeviceMatrix;
+use crate::device::Stream;
 use crate::error::Error;
-use crate::stream::Stream;
 
-/// A row-major matrix in a device's memory, borrowed: see [`DeviceMatrixRef::from_slice`] and
-/// [`DeviceMatrix`](crate::DeviceMatrix) for examples.
-#[derive(Clone, Copy, Debug)]
-pub struct DeviceMatrixRef<'a> {
-    stream: &'a Stream,
-    address: u64,
-    rows: usize,
-    cols: usize,
-    ld: usize,
-}
-
-/// A row-major matrix in a device's memory, borrowed to be written.
+/// A borrowed device matrix, or a batch of matrices of one shape.
+///
+/// A view carries rows, columns, a leading dimension, a transposition and a batch. It copies
+/// nothing.
 ///
 /// ```
-/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm, Matrix};
+/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix};
 ///
 /// let device = Device::open(DeviceChoice::Soft)?;
-/// let one = DeviceMatrix::from_host(&device, &Matrix::from_fn(2, 2, |_, _| 1.0))?;
-/// let mut c = DeviceMatrix::zeros(&device, 5, 2)?;
-/// // The upper part is a product, the lower part a copy.
-/// let (above, mut below) = c.view_mut().split_at_row(2)?;
-/// device.auto()?.prepare(Gemm::new(2, 2, 2))?.enqueue(&one, &one, above)?;
-/// below.upload(&Matrix::from_fn(3, 2, |_, _| 3.0))?;
-/// assert_eq!(c.download()?.as_slice(), [2.0, 2.0, 2.0, 2.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0]);
+/// let matrix = DeviceMatrix::from_slice(&device, [4, 3], &[0f32, 1., 2., 3., 4., 5., 6., 7., 8., 9., 10., 11.])?;
+/// let part = matrix.submatrix(1..3, 1..3)?;
+/// assert_eq!((part.rows(), part.cols(), part.ld()), (2, 2, 3));
+/// assert_eq!(part.t().download()?.as_slice(), [4.0, 7.0, 5.0, 8.0]);
+///
+/// // Two matrices of 2 x 3, one below the other, and three of 4 x 1, side by side.
+/// let below = matrix.batch(2)?;
+/// assert_eq!((below.count(), below.rows(), below.stride()), (2, 2, 6));
+/// let beside = matrix.view().batch_cols(3)?;
+/// assert_eq!((beside.count(), beside.cols(), beside.stride()), (3, 1, 1));
+/// // No view drops the batch.
+/// assert!(below.batch(2).is_err() && below.download().is_err());
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
-#[derive(Debug)]
-pub struct DeviceMatrixMut<'a> {
-    view: DeviceMatrixRef<'a>,
-    exclusive: PhantomData<&'a mut [f32]>,
+pub struct DeviceMatrixRef<'m, T> {
+    operand: OperandRef<'m>,
+    elements: PhantomData<&'m [T]>,
 }
 
-impl<'a> DeviceMatrixRef<'a> {
-    /// `rows` x `cols` elements with this leading dimension, whose memory is borrowed.
-    pub(super) fn new(stream: &'a Stream, address: u64, [rows, cols, ld]: [usize; 3]) -> Self {
-        Self { stream, address, rows, cols, ld }
+impl<T> Clone for DeviceMatrixRef<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for DeviceMatrixRef<'_, T> {}
+
+impl<T> fmt::Debug for DeviceMatrixRef<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.operand.fmt(f)
+    }
+}
+
+impl<'m, T> Deref for DeviceMatrixRef<'m, T> {
+    type Target = OperandRef<'m>;
+
+    fn deref(&self) -> &OperandRef<'m> {
+        &self.operand
+    }
+}
+
+/// A mutably borrowed device matrix or batch.
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Matrix, gemm};
+///
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// let one = DeviceMatrix::from_slice(&device, [2, 2], &[1f32; 4])?;
+/// let mut c = DeviceMatrix::<f32>::zeros(&device, [5, 2])?;
+/// // The upper part is a product, the lower part a copy.
+/// let (mut above, mut below) = c.view_mut().split_at_row(2)?;
+/// gemm(&one, &one).run(&mut above)?;
+/// below.upload(&Matrix::from_fn(3, 2, |_, _| 3.0))?;
+/// assert_eq!(c.to_vec()?, [2.0, 2.0, 2.0, 2.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0]);
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
+pub struct DeviceMatrixMut<'m, T> {
+    operand: OperandMut<'m>,
+    elements: PhantomData<&'m mut [T]>,
+}
+
+impl<T> fmt::Debug for DeviceMatrixMut<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.operand.fmt(f)
+    }
+}
+
+impl<'m, T: Scalar> DeviceMatrixRef<'m, T> {
+    /// Gives a view's elements this type.
+    pub(super) fn new(operand: OperandRef<'m>) -> Self {
+        Self { operand, elements: PhantomData }
     }
 
-    /// A matrix that lies in another's buffer: `rows` x `cols` elements, from the slice's first
-    /// one on, with the leading dimension `ld`.
+    /// A matrix in another buffer, from the slice's first element on.
     ///
     /// ```
     /// use cuda_gemm::{Device, DeviceChoice, DeviceMatrixRef};
@@ -61,7 +107,7 @@ impl<'a> DeviceMatrixRef<'a> {
     /// let buffer = DeviceBuffer::from_slice(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0f32]).unwrap();
     /// let slice = buffer.index(1..);
     /// // SAFETY: the buffer is on this device, and no other stream uses it.
-    /// let matrix = unsafe { DeviceMatrixRef::from_slice(&stream, &slice, 2, 2, 3)? };
+    /// let matrix = unsafe { DeviceMatrixRef::from_slice(&stream, &slice, [2, 2], 3)? };
     /// assert_eq!(matrix.download()?.as_slice(), [1.0, 2.0, 4.0, 5.0]);
     /// # Ok::<(), cuda_gemm::Error>(())
     /// ```
@@ -72,194 +118,293 @@ impl<'a> DeviceMatrixRef<'a> {
     ///
     /// # Safety
     ///
-    /// The slice is initialised, and in the memory of the stream's device. Whatever else is done
-    /// with it, on another stream or on none, is over before the view is made, and begins after
-    /// the stream's work with it is done.
+    /// - The slice is initialised, and in the memory of the stream's device.
+    /// - Every other use of it, on another stream or on none, ends before the view is made, or
+    ///   begins after the stream's work with it is done.
     pub unsafe fn from_slice(
-        stream: &'a Stream,
-        slice: &'a DeviceSlice<f32>,
-        rows: usize,
-        cols: usize,
+        stream: &'m Stream,
+        slice: &'m DeviceSlice<T>,
+        shape: [usize; 2],
         ld: usize,
-    ) -> Result<Self, Error> {
-        expect_room(slice.len(), [rows, cols, ld])?;
-        Ok(Self::new(stream, slice.as_device_ptr().as_raw(), [rows, cols, ld]))
+    ) -> Result<Self, Error>
+    where
+        T: DeviceCopy,
+    {
+        expect_room(slice.len(), shape, ld)?;
+        let address = slice.as_device_ptr().as_raw();
+        Ok(Self::new(OperandRef::new(stream, T::ELEMENT, address, shape, ld)))
     }
 
-    /// Another matrix at the same place; it has room there.
-    pub(super) fn reshaped(self, [rows, cols, ld]: [usize; 3]) -> Self {
-        Self { rows, cols, ld, ..self }
-    }
-
-    /// A part of the matrix, which has the same leading dimension.
+    /// A matrix at a device address that another library owns.
     ///
     /// # Errors
     ///
-    /// [`Error::Submatrix`] if it is not within the matrix.
-    pub fn submatrix(self, rows: Range<usize>, cols: Range<usize>) -> Result<Self, Error> {
-        let is_within = |range: &Range<usize>, len| range.start <= range.end && range.end <= len;
-        if !is_within(&rows, self.rows) || !is_within(&cols, self.cols) {
-            return Err(Error::Submatrix { rows, cols, of_rows: self.rows, of_cols: self.cols });
-        }
-        // Of an empty matrix no address is used.
-        let offset = rows.start.wrapping_mul(self.ld).wrapping_add(cols.start);
-        let address = self.address.wrapping_add((offset as u64).wrapping_mul(4));
-        Ok(Self::new(self.stream, address, [rows.len(), cols.len(), self.ld]))
-    }
-
-    /// Copies the matrix to the host, after what the stream was given before.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Driver`], or [`Error::KernelFault`] if a kernel failed before.
-    pub fn download(&self) -> Result<Matrix, Error> {
-        let mut matrix = Matrix::zeros(self.rows, self.cols);
-        self.download_to(&mut matrix)?;
-        Ok(matrix)
-    }
-
-    /// As [`DeviceMatrixRef::download`], into memory that is there already.
-    ///
-    /// # Errors
-    ///
-    /// As there, and [`Error::Shape`].
-    pub fn download_to<'m>(&self, matrix: impl Into<MatrixMut<'m>>) -> Result<(), Error> {
-        let mut matrix = matrix.into();
-        self.expect_shape("the host's matrix", matrix.rows(), matrix.cols())?;
-        let _exclusive = self.stream.exclusive();
-        let copied = matrix.runs_mut(self.ld).try_for_each(|(offset, run)| {
-            let address = self.address.wrapping_add(4 * offset as u64);
-            // SAFETY: the matrix has these elements, which are initialised, since it was made or
-            // by the contract of `from_slice`. Nobody looks at the copy before the next line.
-            unsafe { copy_to_host(self.stream, address, run) }
-        });
-        self.stream.synchronize().and(copied)
-    }
-
-    fn expect_shape(&self, what: &'static str, rows: usize, cols: usize) -> Result<(), Error> {
-        if (rows, cols) == (self.rows, self.cols) {
-            return Ok(());
-        }
-        Err(Error::Shape { what, rows, cols, need_rows: self.rows, need_cols: self.cols })
-    }
-
-    /// Rows.
-    pub fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// Columns.
-    pub fn cols(&self) -> usize {
-        self.cols
-    }
-
-    /// The leading dimension, in elements.
-    pub fn ld(&self) -> usize {
-        self.ld
-    }
-
-    /// The stream that uses the matrix.
-    pub fn stream(&self) -> &'a Stream {
-        self.stream
-    }
-
-    /// The address of the first element.
-    pub fn as_device_ptr(&self) -> DevicePointer<f32> {
-        DevicePointer::from_raw(self.address)
-    }
-}
-
-impl<'a> DeviceMatrixMut<'a> {
-    pub(super) fn new(stream: &'a Stream, address: u64, shape: [usize; 3]) -> Self {
-        Self { view: DeviceMatrixRef::new(stream, address, shape), exclusive: PhantomData }
-    }
-
-    /// As [`DeviceMatrixRef::from_slice`], to be written.
-    ///
-    /// # Errors
-    ///
-    /// As there.
+    /// [`Error::LeadingDimension`].
     ///
     /// # Safety
     ///
-    /// As there.
-    pub unsafe fn from_slice(
-        stream: &'a Stream,
-        slice: &'a mut DeviceSlice<f32>,
-        rows: usize,
-        cols: usize,
+    /// The contract of [`DeviceMatrixRef::from_slice`], for the elements from the first to the last
+    /// of the matrix. The address is aligned for them.
+    pub unsafe fn from_address(
+        stream: &'m Stream,
+        address: u64,
+        shape: [usize; 2],
         ld: usize,
     ) -> Result<Self, Error> {
-        // SAFETY: the caller's contract.
-        let view = unsafe { DeviceMatrixRef::from_slice(stream, slice, rows, cols, ld) }?;
-        Ok(Self { view, exclusive: PhantomData })
+        expect_room(usize::MAX, shape, ld)?;
+        Ok(Self::new(OperandRef::new(stream, T::ELEMENT, address, shape, ld)))
     }
 
-    /// As [`DeviceMatrixRef::submatrix`].
+    /// The transpose of each matrix, in the same memory.
+    #[must_use]
+    pub fn t(self) -> Self {
+        Self::new(self.operand.t())
+    }
+
+    /// A part of each matrix: see [`OperandRef::submatrix`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// See [`OperandRef::submatrix`].
     pub fn submatrix(self, rows: Range<usize>, cols: Range<usize>) -> Result<Self, Error> {
-        Ok(Self { view: self.view.submatrix(rows, cols)?, exclusive: PhantomData })
+        Ok(Self::new(self.operand.submatrix(rows, cols)?))
     }
 
-    /// The matrix above a row, and the rest of it.
+    /// The matrix as a batch, one below the other: see [`OperandRef::batch`].
     ///
     /// # Errors
     ///
-    /// [`Error::Submatrix`] if there are not so many rows.
-    pub fn split_at_row(self, row: usize) -> Result<(Self, Self), Error> {
-        let Self { view, exclusive } = self;
-        let (above, below) = (0..row, row..view.rows);
-        Ok((
-            Self { view: view.submatrix(above, 0..view.cols)?, exclusive },
-            Self { view: view.submatrix(below, 0..view.cols)?, exclusive },
-        ))
+    /// See [`OperandRef::batch`].
+    pub fn batch(self, count: usize) -> Result<Self, Error> {
+        Ok(Self::new(self.operand.batch(count)?))
     }
 
-    /// Copies a host matrix of the same shape into this one, after what the stream was given
-    /// before, and waits for it; what lies between the rows stays as it is.
+    /// The matrix as a batch, side by side: see [`OperandRef::batch_cols`].
     ///
     /// # Errors
     ///
-    /// [`Error::Shape`] or [`Error::Driver`].
-    pub fn upload<'m>(&mut self, matrix: impl Into<MatrixRef<'m>>) -> Result<(), Error> {
-        let (view, matrix) = (&self.view, matrix.into());
-        view.expect_shape("the host's matrix", matrix.rows(), matrix.cols())?;
-        let _exclusive = view.stream.exclusive();
-        let copied = matrix.runs(view.ld).try_for_each(|(offset, run)| {
-            let address = view.address.wrapping_add(4 * offset as u64);
-            // SAFETY: the matrix has these elements, and the next line waits for the copy.
-            unsafe { copy_from_host(view.stream, address, run) }
+    /// See [`OperandRef::batch_cols`].
+    pub fn batch_cols(self, count: usize) -> Result<Self, Error> {
+        Ok(Self::new(self.operand.batch_cols(count)?))
+    }
+
+    /// Turns each row into a matrix.
+    ///
+    /// ```
+    /// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Error, Matrix, gemm};
+    ///
+    /// let device = Device::open(DeviceChoice::Soft)?;
+    /// // Two products of 2 x 3 and 3 x 1, with a leading dimension of 4, and 10 elements from one
+    /// // A to the next: three more than each spans.
+    /// let padded = DeviceMatrix::<f32>::from_host(&device, &Matrix::from_fn(2, 10, |_, i| i as f32))?;
+    /// let a = padded.view().rows_as_matrices([2, 3], 4)?;
+    /// assert_eq!((a.count(), a.stride(), a.ld()), (2, 10, 4));
+    /// let b = DeviceMatrix::from_slice(&device, [3, 1], &[1f32; 3])?;
+    /// let mut c = DeviceMatrix::<f32>::zeros(&device, [2, 5])?;
+    /// gemm(a, &b).run(&mut c.view_mut().rows_as_matrices([2, 1], 1)?)?;
+    /// assert_eq!(c.to_vec()?, [3.0, 15.0, 0.0, 0.0, 0.0, 3.0, 15.0, 0.0, 0.0, 0.0]);
+    ///
+    /// let refused = padded.view().rows_as_matrices([3, 3], 4);
+    /// assert!(matches!(refused, Err(Error::BufferTooShort { needed: 11, len: 10 })));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// See [`OperandRef::rows_as_matrices`].
+    pub fn rows_as_matrices(self, shape: [usize; 2], ld: usize) -> Result<Self, Error> {
+        Ok(Self::new(self.operand.rows_as_matrices(shape, ld)?))
+    }
+
+    /// Repeats one matrix for `count` products: see [`OperandRef::broadcast`].
+    ///
+    /// # Errors
+    ///
+    /// See [`OperandRef::broadcast`].
+    pub fn broadcast(self, count: usize) -> Result<Self, Error> {
+        Ok(Self::new(self.operand.broadcast(count)?))
+    }
+
+    /// Copies the matrix to the host without conversion, row after row.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`OperandRef::download`], and [`Error::Transposed`] for a transpose.
+    pub fn to_vec(&self) -> Result<Vec<T>, Error> {
+        let view = &self.operand;
+        if view.is_transposed() {
+            return Err(Error::Transposed);
+        }
+        if view.count() != 1 {
+            return Err(Error::NestedBatch { count: view.count() });
+        }
+        let ([rows, cols], ld, stream) = ([view.rows(), view.cols()], view.ld(), view.stream());
+        let mut elements = Vec::<T>::with_capacity(rows * cols);
+        if rows == 0 || cols == 0 {
+            return Ok(elements);
+        }
+        let at_once = if ld == cols { rows * cols } else { cols };
+        let _exclusive = stream.exclusive();
+        let parts = elements.spare_capacity_mut()[..rows * cols].chunks_exact_mut(at_once);
+        let copied = parts.enumerate().try_for_each(|(i, part)| {
+            let address = view.address() + (i * ld * size_of::<T>()) as u64;
+            // SAFETY: the matrix has these elements, initialised. Nobody reads the copy before it
+            // is waited for.
+            unsafe { copy_to_host(stream, address, part) }
         });
-        view.stream.synchronize().and(copied)
+        stream.synchronize().and(copied)?;
+        // SAFETY: all were copied.
+        unsafe { elements.set_len(rows * cols) };
+        Ok(elements)
     }
 
-    /// The same matrix for as long as it is borrowed; nothing else may write it then.
-    pub(super) fn into_view(self) -> DeviceMatrixRef<'a> {
-        self.view
-    }
-
-    /// The same matrix, to be read.
-    pub fn view(&self) -> DeviceMatrixRef<'_> {
-        self.view
-    }
-
-    /// The same matrix, for a shorter time.
-    pub fn view_mut(&mut self) -> DeviceMatrixMut<'_> {
-        DeviceMatrixMut { view: self.view, exclusive: PhantomData }
+    /// The address of the first element.
+    pub fn as_device_ptr(&self) -> DevicePointer<T>
+    where
+        T: DeviceCopy,
+    {
+        DevicePointer::from_raw(self.operand.address())
     }
 }
 
-/// Whether a buffer of so many elements holds a matrix.
-pub(super) fn expect_room(len: usize, [rows, cols, ld]: [usize; 3]) -> Result<(), Error> {
-    if ld < cols {
-        return Err(Error::LeadingDimension { what: "ld", ld, cols });
+impl<'m, T: Scalar> DeviceMatrixMut<'m, T> {
+    /// Gives a view's elements this type.
+    pub(super) fn new(operand: OperandMut<'m>) -> Self {
+        Self { operand, elements: PhantomData }
     }
-    let needed = span(rows, cols, ld);
-    if needed > len as u128 {
-        return Err(Error::BufferTooShort { needed, len });
+
+    /// A matrix in another buffer, for writing: see [`DeviceMatrixRef::from_slice`].
+    ///
+    /// # Errors
+    ///
+    /// See [`DeviceMatrixRef::from_slice`].
+    ///
+    /// # Safety
+    ///
+    /// The contract of [`DeviceMatrixRef::from_slice`].
+    pub unsafe fn from_slice(
+        stream: &'m Stream,
+        slice: &'m mut DeviceSlice<T>,
+        shape: [usize; 2],
+        ld: usize,
+    ) -> Result<Self, Error>
+    where
+        T: DeviceCopy,
+    {
+        // SAFETY: the caller's contract.
+        let view = unsafe { DeviceMatrixRef::from_slice(stream, slice, shape, ld) }?;
+        Ok(Self::new(OperandMut::new(view.operand)))
     }
-    Ok(())
+
+    /// A matrix at a device address, for writing: see [`DeviceMatrixRef::from_address`].
+    ///
+    /// # Errors
+    ///
+    /// See [`DeviceMatrixRef::from_address`].
+    ///
+    /// # Safety
+    ///
+    /// The contract of [`DeviceMatrixRef::from_address`]. Nothing else names the elements while the
+    /// view exists.
+    pub unsafe fn from_address(
+        stream: &'m Stream,
+        address: u64,
+        shape: [usize; 2],
+        ld: usize,
+    ) -> Result<Self, Error> {
+        // SAFETY: the caller's contract.
+        let view = unsafe { DeviceMatrixRef::<T>::from_address(stream, address, shape, ld) }?;
+        Ok(Self::new(OperandMut::new(view.operand)))
+    }
+
+    /// A part of each matrix: see [`OperandRef::submatrix`].
+    ///
+    /// # Errors
+    ///
+    /// See [`OperandRef::submatrix`].
+    pub fn submatrix(self, rows: Range<usize>, cols: Range<usize>) -> Result<Self, Error> {
+        Ok(Self::new(self.operand.submatrix(rows, cols)?))
+    }
+
+    /// Splits the matrix into the rows above `row` and the rest.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Submatrix`] if `row` exceeds the rows.
+    pub fn split_at_row(self, row: usize) -> Result<(Self, Self), Error> {
+        let (above, below) = self.operand.split_at_row(row)?;
+        Ok((Self::new(above), Self::new(below)))
+    }
+
+    /// The matrix as a batch, one below the other: see [`OperandRef::batch`].
+    ///
+    /// # Errors
+    ///
+    /// See [`OperandRef::batch`].
+    pub fn batch(self, count: usize) -> Result<Self, Error> {
+        Ok(Self::new(self.operand.batch(count)?))
+    }
+
+    /// The matrix as a batch, side by side: see [`OperandRef::batch_cols`].
+    ///
+    /// # Errors
+    ///
+    /// See [`OperandRef::batch_cols`].
+    pub fn batch_cols(self, count: usize) -> Result<Self, Error> {
+        Ok(Self::new(self.operand.batch_cols(count)?))
+    }
+
+    /// Turns each row into a matrix: see [`OperandRef::rows_as_matrices`].
+    ///
+    /// # Errors
+    ///
+    /// See [`OperandRef::rows_as_matrices`].
+    pub fn rows_as_matrices(self, shape: [usize; 2], ld: usize) -> Result<Self, Error> {
+        Ok(Self::new(self.operand.rows_as_matrices(shape, ld)?))
+    }
+
+    /// Copies a host matrix of this shape into this one: see [`OperandMut::upload`].
+    ///
+    /// # Errors
+    ///
+    /// See [`OperandMut::upload`].
+    pub fn upload<'h>(&mut self, matrix: impl Into<MatrixRef<'h>>) -> Result<(), Error> {
+        self.operand.upload(matrix)
+    }
+
+    /// The matrices, for reading.
+    pub fn view(&self) -> DeviceMatrixRef<'_, T> {
+        DeviceMatrixRef::new(self.operand.view())
+    }
+
+    /// The matrices, reborrowed for a shorter time.
+    pub fn view_mut(&mut self) -> DeviceMatrixMut<'_, T> {
+        DeviceMatrixMut::new(self.operand.view_mut())
+    }
+
+    /// The matrices, for reading during the whole borrow; nothing else may write them then.
+    pub(super) fn into_view(self) -> DeviceMatrixRef<'m, T> {
+        DeviceMatrixRef::new(self.operand.into_view())
+    }
+}
+
+macro_rules! from {
+    ($($from:ty => $to:ty: $matrix:ident, $made:expr;)+) => {$(
+        impl<'m, T: Scalar> From<$from> for $to {
+            fn from($matrix: $from) -> Self {
+                $made
+            }
+        }
+    )+};
+}
+
+from! {
+    &'m DeviceMatrix<T> => DeviceMatrixRef<'m, T>: matrix, matrix.view();
+    &'m mut DeviceMatrix<T> => DeviceMatrixMut<'m, T>: matrix, matrix.view_mut();
+    &'m mut DeviceMatrixMut<'_, T> => DeviceMatrixMut<'m, T>: matrix, matrix.view_mut();
+    DeviceMatrixRef<'m, T> => OperandRef<'m>: matrix, matrix.operand;
+    &'m DeviceMatrix<T> => OperandRef<'m>: matrix, matrix.view().operand;
+    DeviceMatrixMut<'m, T> => OperandMut<'m>: matrix, matrix.operand;
+    &'m mut DeviceMatrixMut<'_, T> => OperandMut<'m>: matrix, matrix.view_mut().operand;
+    &'m mut DeviceMatrix<T> => OperandMut<'m>: matrix, matrix.view_mut().operand;
 }

@@ -1,4 +1,4 @@
-//! The measurements: kernels and cuBLAS on the same matrices in one process, in turn.
+//! Measures kernels and cuBLAS on the same matrices in one process, in turn.
 
 use std::sync::Arc;
 
@@ -17,92 +17,95 @@ use crate::shape::Shape;
 use crate::side_by_side::{Measured, SAMPLE_MS, SideBySide};
 use crate::telemetry::Telemetry;
 
-/// How a [`Comparison`] measures kernels.
+/// The settings of a [`Comparison`].
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// What the L2 cache holds when a product starts.
+    /// The state of the L2 cache when a product starts.
     pub l2: L2,
-    /// Samples of each, kernel and cuBLAS; from six on there is an interval.
+    /// Samples of each kernel and of cuBLAS; six or more give an interval.
     pub samples: u32,
-    /// Milliseconds that a sample lasts at least, unless that takes more than
-    /// [`MAX_LAUNCHES`](crate::batch::MAX_LAUNCHES).
+    /// The shortest sample, in milliseconds, as far as [`MAX_LAUNCHES`](crate::batch::MAX_LAUNCHES)
+    /// allows.
     pub sample_ms: f64,
-    /// Of the random matrices.
+    /// The seed of the random matrices.
     pub seed: u64,
-    /// Columns left of A, B and C in the wider matrices that they are parts of, where leading
-    /// dimensions have room for them: they begin so many elements from what the driver allocates.
-    /// Kernels are to be loaded for [any alignment](crate::Loaded::any_alignment) then.
+    /// Columns before A, B and C, in wider matrices whose leading dimensions have room for them.
+    ///
+    /// The matrices then begin this many elements after the driver's allocations. Load the kernels
+    /// for [any alignment](crate::Loaded::any_alignment) in this case.
     pub left: usize,
 }
 
 impl Default for Options {
-    /// A cold L2 cache, 20 samples of 3 ms, and 42.
+    /// A cold L2 cache, 20 samples of 3 ms, and the seed 42.
     fn default() -> Self {
         Self { l2: L2::Cold, samples: 20, sample_ms: SAMPLE_MS, seed: 42, left: 0 }
     }
 }
 
-/// What takes a while: see [`Observer::step`].
+/// A slow step: see [`Observer::step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Random matrices are made, and copied to the device.
+    /// Makes random matrices, and copies them to the device.
     Matrices,
-    /// The product is computed in f64.
+    /// Computes the product in f64.
     Reference,
-    /// A result is compared with it.
+    /// Compares a result with the f64 product.
     Check,
 }
 
-/// What is odd about the rows that follow: see [`Observer::note`].
+/// A peculiarity of the following rows: see [`Observer::note`].
 #[derive(Clone, Debug)]
 pub enum Note {
-    /// There is memory for so few sets of matrices that the L2 cache is not quite cold.
+    /// Memory for too few sets of matrices, so that the L2 cache is not quite cold.
     FewSets {
         /// The product.
         shape: Shape,
-        /// How many sets there are.
+        /// The number of sets.
         count: usize,
-        /// How many there should be.
+        /// The wanted number of sets.
         wanted: usize,
     },
     /// This shape is not compared.
     NotCompared(NotCompared),
 }
 
-/// Is told what a [`Comparison`] does. What it refuses ends the comparison;
-/// there is an example.
+/// Receives the progress of a [`Comparison`], and can end it with an error.
+///
+/// There is an example.
 pub trait Observer {
-    /// What can go wrong.
+    /// The error of the observer.
     type Error: From<Error>;
 
-    /// A row as soon as it is there, with its samples and cuBLAS's: milliseconds per launch, in the
-    /// order taken; none where there is no time.
+    /// Receives a finished row, with its samples and cuBLAS's.
+    ///
+    /// Samples are milliseconds per launch, in the order taken, and are empty if nothing was timed.
     ///
     /// # Errors
     ///
-    /// What ends the comparison.
+    /// An error that ends the comparison.
     fn row(&mut self, row: Row, ms: &[f64], cublas_ms: &[f64]) -> Result<(), Self::Error>;
 
-    /// Something that takes a while, which it makes happen.
+    /// Runs `work`, which is a slow step.
     fn step<T>(&mut self, _step: Step, work: impl FnOnce() -> T) -> T {
         work()
     }
 
-    /// A kernel and the baseline are timed: `work` does it, and tells what it is given how many
-    /// samples there are of how many.
+    /// Runs `work`, which times a kernel and the baseline.
+    ///
+    /// `work` reports the samples done and the samples wanted to its argument.
     fn measure<T>(&mut self, work: impl FnOnce(&mut dyn FnMut(u32, u32)) -> T) -> T {
         work(&mut |_, _| ())
     }
 
-    /// Something odd.
+    /// Receives a peculiarity.
     fn note(&mut self, _note: &Note) {}
 }
 
-/// A device, what measures its peaks, and what reads its clocks: measures kernels side by side with
-/// the baseline.
+/// Measures kernels side by side with the baseline on one device.
 ///
-/// Every kernel is checked before it is timed, and compared with itself after: what is wrong, or
-/// differs between runs, gets no time.
+/// Every kernel is checked before it is timed, and run again for comparison afterwards. A wrong
+/// result, or one that differs between runs, gets no time.
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice, Gemm};
@@ -137,12 +140,13 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Loads what measures peaks. Rows have clocks, power and temperature if `telemetry` reads
-    /// them.
+    /// Loads the kernels that measure peaks.
+    ///
+    /// With `telemetry`, rows have clocks, power and temperature.
     ///
     /// # Errors
     ///
-    /// Those of [`SideBySide::new`].
+    /// See [`SideBySide::new`].
     pub fn new(
         device: &Device,
         options: Options,
@@ -156,18 +160,19 @@ impl Comparison {
         self.meter.device()
     }
 
-    /// How kernels are measured.
+    /// The settings.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Measures each kernel for a product, next to the baseline if there is one, and hands the rows
-    /// to `observer`. What cannot run is a row that says why.
+    /// Measures each kernel for a product, next to the baseline if there is one.
+    ///
+    /// `observer` receives the rows. A kernel that cannot run has a row with the reason.
     ///
     /// # Errors
     ///
-    /// That of the observer; otherwise a fault of a kernel, after which nothing runs, or
-    /// [`cuda_gemm::Error::Driver`].
+    /// The observer's error, [`cuda_gemm::Error::Driver`], or a fault of a kernel, after which
+    /// nothing runs.
     pub fn shape<O: Observer>(
         &mut self,
         gemm: Gemm,
@@ -177,10 +182,14 @@ impl Comparison {
     ) -> Result<(), O::Error> {
         let candidates: Vec<_> = kernels
             .iter()
-            .map(|kernel| kernel.prepare(gemm, KernelOptions::default(), Selection::All))
+            .map(|kernel| {
+                kernel.prepare(gemm, KernelOptions::default(), Selection::All(gemm.compute))
+            })
             .collect::<Result<_, _>>()?;
         let baseline = baseline
-            .map(|baseline| baseline.prepare(gemm, KernelOptions::default(), Selection::All))
+            .map(|baseline| {
+                baseline.prepare(gemm, KernelOptions::default(), Selection::All(gemm.compute))
+            })
             .transpose()?;
         let prepared = observer.step(Step::Matrices, || self.prepare(&gemm));
         let Plan { operands, mut buffers, wanted } = match prepared {
@@ -243,7 +252,7 @@ impl Comparison {
         Ok(Plan { operands, buffers, wanted })
     }
 
-    /// Checks a kernel, times it if it is right, and hands on its row.
+    /// Checks a kernel, times it if the result is right, and reports its row.
     fn row<O: Observer>(
         &mut self,
         mut row: Row,
@@ -282,7 +291,7 @@ impl Comparison {
             observer.measure(|sampled| self.measure(&jobs, buffers, sampled))?;
         let (own, cublas) = (batches.pop().expect("one for each job"), batches.pop());
         let conditions = self.telemetry.as_mut().map(Telemetry::take).unwrap_or_default();
-        // After hundreds of launches between others.
+        // Run again, after hundreds of launches interleaved with others.
         let second = buffers.result(job, reference.operands().c())?;
         if let Some((at, [one, other])) = first_difference(&first, &second) {
             let (m, n) = (at / first.cols(), at % first.cols());
@@ -297,7 +306,7 @@ impl Comparison {
         row.times(gemm, &own, cublas.as_ref(), &rates);
         if let Some(median) = row.time_median.filter(|_| !self.device().is_soft()) {
             row.enqueue(&own, cublas.as_ref());
-            // The roofs are those of f32.
+            // The roofs are for f32.
             if gemm.compute == Compute::F32 {
                 let info = self.device().info();
                 let l2 = self.options.l2;
@@ -308,7 +317,7 @@ impl Comparison {
         observer.row(row, &own.ms, cublas.as_ref().map_or(&[], |cublas| &cublas.ms))
     }
 
-    /// Times jobs in turn, as the options say.
+    /// Times jobs in turn, with these options.
     fn measure(
         &mut self,
         jobs: &[&Job],
@@ -321,10 +330,10 @@ impl Comparison {
     }
 }
 
-/// The matrices of a product, on the host and in as many sets as there is memory for.
+/// A product's matrices, on the host and in device sets as memory allows.
 struct Plan {
     operands: Operands,
     buffers: RotatingBuffers,
-    /// How many sets there should be.
+    /// The wanted number of sets.
     wanted: usize,
 }

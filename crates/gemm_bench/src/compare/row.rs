@@ -1,5 +1,6 @@
-//! One row: everything that is known about one kernel and one shape. Its fields are the
-//! columns of CSV and the keys of JSON.
+//! A row: the results of one kernel for one shape.
+//!
+//! Its fields are the columns of CSV and the keys of JSON.
 
 use std::sync::Arc;
 
@@ -17,27 +18,29 @@ use crate::shape::Shape;
 use crate::stats;
 use crate::telemetry::Conditions;
 
-/// A ratio this near to 1 says nothing, however sure it is: cuBLAS against itself has come out at
-/// 1.001 (1.001 to 1.002), since somebody is always first.
+/// The distance from 1 below which a ratio says nothing, however narrow its interval.
+///
+/// cuBLAS against itself has come out at 1.001 (1.001 to 1.002), since one of both is always first.
 const BIAS: f64 = 0.005;
 
-/// Whether a ratio differs from 1 by more than its own uncertainty, and than 0.005, which is
-/// what being first is worth.
+/// Whether a ratio differs from 1 significantly.
+///
+/// The distance must exceed the ratio's uncertainty, and 0.005, the effect of being first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Verdict {
-    /// Surely faster than cuBLAS.
+    /// Significantly faster than cuBLAS.
     #[serde(rename = "faster")]
     Faster,
-    /// Surely slower.
+    /// Significantly slower.
     #[serde(rename = "slower")]
     Slower,
-    /// Neither.
+    /// Neither faster nor slower.
     #[serde(rename = "within noise")]
     WithinNoise,
 }
 
 impl Verdict {
-    /// In words, as in JSON.
+    /// The verdict in words, as in JSON.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Faster => "faster",
@@ -47,23 +50,25 @@ impl Verdict {
     }
 }
 
-/// What came of a row.
+/// The outcome of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Status {
-    /// Right, the same on every run, and timed.
+    /// Right, equal on every run, and timed.
     Pass,
     /// Wrong, and not timed.
     Fail,
-    /// Right at first, and with other bits later.
+    /// Right at first, but with other bits later.
     Unstable,
     /// Could not run.
     #[default]
     Refused,
 }
 
-/// A row; [`Comparison`](crate::compare::Comparison) makes it. Times are in milliseconds per launch, rates in GFLOP/s and GB/s (10^9), and what
-/// is not known is `None`: null in JSON, empty in CSV.
+/// The results of one kernel for one shape, from [`Comparison`](crate::compare::Comparison).
+///
+/// Times are in milliseconds per launch, rates in GFLOP/s and GB/s (10^9). Unknown values are
+/// `None`: null in JSON, empty in CSV.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Row {
     /// The kernel's name, `auto` or `cublas`.
@@ -74,7 +79,7 @@ pub struct Row {
     pub chosen: Option<&'static str>,
     /// Blocks that share each tile of C, for a kernel that can split K.
     pub splits: Option<u32>,
-    /// Clusters that share the steps along K of all tiles; none where there is one for each tile.
+    /// Clusters that share the steps along K of all tiles; `None` for one cluster per tile.
     pub clusters: Option<u32>,
     /// Whether A and B are copied first, by choice.
     #[serde(rename = "packed")]
@@ -85,147 +90,149 @@ pub struct Row {
     pub n: usize,
     /// Columns of A, rows of B.
     pub k: usize,
-    /// Whether A lies transposed.
+    /// Whether A is stored transposed.
     pub trans_a: bool,
-    /// Whether B lies transposed.
+    /// Whether B is stored transposed.
     pub trans_b: bool,
-    /// How many products there are.
+    /// The number of products.
     pub batch: usize,
     /// The factor of the product.
     pub alpha: f32,
     /// The factor of the old C.
     pub beta: f32,
-    /// What is done to each element, as in `bias column, gelu`. Where cublasLt has not the same,
-    /// cuBLAS's time has a pass for it, over what it stored.
+    /// The operations on each element, as in `bias column, gelu`.
+    ///
+    /// If cublasLt lacks the epilogue, cuBLAS's time includes a pass over its stored result.
     pub epilogue: Option<String>,
-    /// What of cuBLAS the kernel is compared with, where that was chosen as the fastest of several.
+    /// The function of cuBLAS to compare with, if the fastest of several was chosen.
     pub baseline: Option<String>,
-    /// How the product is computed, if not in f32.
+    /// The precision, if it is not f32.
     pub compute: Option<&'static str>,
     /// The type of C, if it is not f32.
     pub output: Option<&'static str>,
-    /// What came of it.
+    /// The outcome.
     pub status: Status,
-    /// Why, unless it passed.
+    /// The reason, unless the row passed.
     pub reason: Option<String>,
-    /// The error, if that is why; in neither JSON nor CSV.
+    /// The error behind the reason; in neither JSON nor CSV.
     #[serde(skip)]
     pub error: Option<Arc<Error>>,
 
-    /// What the L2 cache held.
+    /// The state of the L2 cache.
     pub l2: Option<L2>,
-    /// How many sets of matrices took turns.
+    /// The number of sets of matrices in rotation.
     pub sets: Option<usize>,
-    /// Of the random matrices.
+    /// The seed of the random matrices.
     pub seed: u64,
     /// Samples of each, kernel and cuBLAS.
     pub samples: Option<usize>,
     /// Launches per sample.
     pub launches: Option<u32>,
-    /// The same of cuBLAS.
+    /// Launches per sample of cuBLAS.
     pub cublas_launches: Option<u32>,
     /// Whether no launch can have waited for the host.
     pub gap_free: Option<bool>,
 
     /// The kernel's time, the median of the samples.
     pub time_median: Option<f64>,
-    /// Its median absolute deviation.
+    /// The kernel's median absolute deviation.
     pub time_deviation: Option<f64>,
-    /// The shortest sample.
+    /// The kernel's shortest sample.
     pub time_min: Option<f64>,
-    /// The longest sample.
+    /// The kernel's longest sample.
     pub time_max: Option<f64>,
     /// cuBLAS's time, the median of the samples.
     pub cublas_median: Option<f64>,
-    /// Its median absolute deviation.
+    /// cuBLAS's median absolute deviation.
     pub cublas_deviation: Option<f64>,
-    /// The shortest sample.
+    /// cuBLAS's shortest sample.
     pub cublas_min: Option<f64>,
-    /// The longest sample.
+    /// cuBLAS's longest sample.
     pub cublas_max: Option<f64>,
 
-    /// Microseconds of the host's time to enqueue a launch of the kernel, the median of the samples.
+    /// Microseconds of the host per enqueued launch of the kernel, the median of the samples.
     pub enqueue_us: Option<f64>,
-    /// The same of cuBLAS.
+    /// Microseconds of the host per enqueued launch of cuBLAS, the median of the samples.
     pub cublas_enqueue_us: Option<f64>,
 
     /// cuBLAS's time divided by the kernel's, the median over the pairs of samples.
     pub ratio: Option<f64>,
     /// The lower end of the 95 % interval of that median.
     pub ratio_low: Option<f64>,
-    /// The upper end.
+    /// The upper end of that interval.
     pub ratio_high: Option<f64>,
-    /// What the ratio says.
+    /// The meaning of the ratio.
     pub verdict: Option<Verdict>,
 
     /// The kernel's throughput at the median time.
     pub gflops: Option<f64>,
-    /// cuBLAS's.
+    /// cuBLAS's throughput at the median time.
     pub cublas_gflops: Option<f64>,
     /// The measured rate of multiply-adds.
     pub ffma_gflops: Option<f64>,
     /// The measured rate of copies, bytes read plus bytes written.
     pub copy_gbytes: Option<f64>,
-    /// The throughput as a share of that of multiply-adds.
+    /// The throughput as a share of the rate of multiply-adds.
     pub percent_of_ffma: Option<f64>,
-    /// Reading A and B once and writing C once, in this time, as a share of the copy's rate.
+    /// The bandwidth of reading A and B once and writing C once, as a share of the copy's rate.
     pub percent_of_copy: Option<f64>,
-    /// The issue slots of the multiprocessors that its instructions take.
+    /// The share of the multiprocessors' issue slots that instructions use.
     pub percent_of_issue: Option<f64>,
-    /// The cycles of the shared memory that its accesses take.
+    /// The share of shared memory cycles that accesses use.
     pub percent_of_shared: Option<f64>,
-    /// The cycles of the L1 cache, for a kernel without shared memory.
+    /// The share of L1 cache cycles, for a kernel without shared memory.
     pub percent_of_l1: Option<f64>,
-    /// Blocks of all its launches; none for cuBLAS.
+    /// Blocks of all launches; `None` for cuBLAS.
     pub blocks: Option<u64>,
-    /// What limits it, in a word.
+    /// The limit, in a word.
     pub limit: Option<&'static str>,
-    /// How much of that it uses, or of what it uses most of.
+    /// The use of the limiting unit, or of the most used unit, in percent.
     pub limit_percent: Option<f64>,
-    /// The limit in words; in neither JSON nor CSV.
+    /// The limit with its details; in neither JSON nor CSV.
     #[serde(skip)]
     pub limited: Option<Limit>,
 
-    /// The largest error against the product in f64, of the same elements for both; in TF32 of A and B before
-    /// they are rounded, since cuBLAS rounds otherwise.
+    /// The kernel's largest error against the product in f64, over the same elements as cuBLAS's.
+    ///
+    /// In TF32 the reference is of unrounded A and B, since cuBLAS rounds in another way.
     pub max_abs_error: Option<f64>,
-    /// The same of cuBLAS.
+    /// cuBLAS's largest error against the product in f64.
     pub cublas_max_abs_error: Option<f64>,
-    /// The kernel's divided by cuBLAS's; 1 if both are exact.
+    /// The kernel's largest error divided by cuBLAS's; 1 if both are exact.
     pub error_ratio: Option<f64>,
-    /// The root of the mean square of the errors, of the same elements for both.
+    /// The kernel's root mean square error, over the same elements as cuBLAS's.
     pub rms_error: Option<f64>,
-    /// The same of cuBLAS.
+    /// cuBLAS's root mean square error.
     pub cublas_rms_error: Option<f64>,
-    /// The kernel's divided by cuBLAS's; 1 if both are exact.
+    /// The kernel's root mean square error divided by cuBLAS's; 1 if both are exact.
     pub rms_error_ratio: Option<f64>,
     /// The largest error as a share of its tolerance, which in TF32 is that of rounded A and B.
     pub error_over_tolerance: Option<f64>,
-    /// The same of the root of the mean square.
+    /// The root mean square error as a share of its tolerance.
     pub rms_error_over_tolerance: Option<f64>,
-    /// The same of cuBLAS.
+    /// cuBLAS's largest error as a share of its tolerance.
     pub cublas_error_over_tolerance: Option<f64>,
     /// `full`, or `sampled`.
     pub check: Option<&'static str>,
-    /// How many elements were compared.
+    /// The number of compared elements.
     pub elements: Option<u64>,
 
-    /// The lowest clock of the multiprocessors meanwhile, in MHz.
+    /// The lowest clock of the multiprocessors during the measurement, in MHz.
     pub sm_mhz_min: Option<u32>,
-    /// The highest, in MHz.
+    /// The highest clock of the multiprocessors, in MHz.
     pub sm_mhz_max: Option<u32>,
     /// The lowest clock of the memory, in MHz.
     pub memory_mhz: Option<u32>,
-    /// The highest power draw.
+    /// The highest power draw, in watts.
     pub watts: Option<f64>,
     /// The highest temperature, in degrees Celsius.
     pub celsius: Option<u32>,
-    /// What held the clocks down, separated by semicolons.
+    /// The reasons for lower clocks, separated by semicolons.
     pub throttled: Option<String>,
 }
 
 impl Row {
-    /// A row about which nothing is known yet.
+    /// A row without results.
     pub fn new(title: &Title, gemm: &Gemm, seed: u64) -> Self {
         let Title { name: kernel, rung, chosen, splits, clusters, staged, .. } = *title;
         let Shape { m, n, k, trans_a, trans_b, batch } = Shape::of(gemm);
@@ -244,21 +251,23 @@ impl Row {
         Shape { m, n, k, trans_a, trans_b, batch }
     }
 
-    /// Has a row say that it was refused, and why.
+    /// Marks the row as refused, with the reason.
     #[must_use]
     pub fn refused(self, error: Arc<Error>) -> Self {
         let row = self.without_time(Status::Refused, error.to_string());
         Self { error: Some(error), ..row }
     }
 
-    /// Has a row say why there is no time.
+    /// Sets the reason why there is no time.
     #[must_use]
     pub fn without_time(self, status: Status, reason: impl Into<String>) -> Self {
         Self { status, reason: Some(reason.into()), ..self }
     }
 
-    /// Fills in how far results are from the product in f64: by what decides whether they are right, and of A and B
-    /// as they are, which is another in TF32 only.
+    /// Fills in the errors against the product in f64.
+    ///
+    /// The first check decides whether the result is right. The second is against unrounded A and
+    /// B, and differs from the first only in TF32.
     pub fn errors(&mut self, [check, unrounded]: [&Check; 2], cublas: Option<&Check>) {
         let error = |check: &Check| check.largest.map(|largest| largest.error);
         let relative = |check: &Check| check.worst.map(|worst| worst.ratio());
@@ -281,7 +290,7 @@ impl Row {
         self.elements = Some(check.elements);
     }
 
-    /// Fills in times, and what follows from them.
+    /// Fills in the times, and values derived from them.
     pub fn times(&mut self, gemm: &Gemm, own: &Batches, cublas: Option<&Batches>, rates: &Rates) {
         let median = stats::median(&own.ms);
         self.samples = Some(own.ms.len());
@@ -315,15 +324,16 @@ impl Row {
         });
     }
 
-    /// Fills in what calls cost the host, where that is not the product itself, as on the software
-    /// device.
+    /// Fills in the host's time per call.
+    ///
+    /// This excludes the software device, where the call is the product itself.
     pub fn enqueue(&mut self, own: &Batches, cublas: Option<&Batches>) {
         let median = |batches: &Batches| 1e3 * stats::median(&batches.enqueue_ms);
         self.enqueue_us = finite(median(own));
         self.cublas_enqueue_us = cublas.and_then(|cublas| finite(median(cublas)));
     }
 
-    /// Fills in how busy the GPU was.
+    /// Fills in the use of the GPU's units.
     pub fn load(&mut self, load: &Load) {
         self.percent_of_issue = load.percent_of_issue;
         self.percent_of_shared = load.percent_of_shared;
@@ -334,7 +344,7 @@ impl Row {
         self.limit_percent = self.limited.and_then(Limit::percent);
     }
 
-    /// Fills in the state of the GPU meanwhile.
+    /// Fills in the state of the GPU during the measurement.
     pub fn conditions(&mut self, conditions: &Conditions) {
         let Conditions { sm_mhz, memory_mhz, watts, celsius, throttled, .. } = conditions;
         self.sm_mhz_min = sm_mhz.map(|range| range.0);
@@ -346,7 +356,7 @@ impl Row {
     }
 }
 
-/// An error in proportion to cuBLAS's: 1 if both are exact.
+/// An error relative to cuBLAS's; 1 if both are exact.
 fn error_ratio(own: Option<f64>, cublas: Option<f64>) -> Option<f64> {
     match (own?, cublas?) {
         (own, cublas) if own == cublas => Some(1.0),
@@ -389,7 +399,7 @@ mod tests {
 
     #[test]
     fn ratios_are_of_pairs() {
-        // Clocks that fall by half during the run leave the ratios alone.
+        // Clocks that halve during the run do not change the ratios.
         let own = [1.0, 1.2, 1.4, 1.6, 1.8, 2.0];
         let row = row(&own, &own.map(|ms| 1.1 * ms));
         assert_relative_eq!(row.ratio.unwrap(), 1.1, max_relative = 1e-12);
@@ -409,7 +419,7 @@ mod tests {
         assert_eq!(verdict([1.006; 6]), Some(Verdict::Faster));
         assert_eq!(verdict([1.004; 6]), Some(Verdict::WithinNoise));
         assert_eq!(verdict([0.996; 6]), Some(Verdict::WithinNoise));
-        // Too few samples for any verdict, and a time of nothing.
+        // Too few samples for a verdict, and a time of zero.
         assert_eq!(row(&own[..5], &own[..5]).verdict, None);
         let zero = row(&[0.0; 6], &[0.0; 6]);
         assert_eq!((zero.ratio, zero.gflops, zero.percent_of_ffma), (None, None, None));
@@ -462,7 +472,7 @@ mod tests {
         assert_relative_eq!(row.rms_error_over_tolerance.unwrap(), over, max_relative = 1e-12);
         assert_relative_eq!(row.error_ratio.unwrap(), 1.1, max_relative = 1e-12);
         assert_relative_eq!(row.error_over_tolerance.unwrap(), 0.22, max_relative = 1e-12);
-        // One error among nine elements; the largest of both is the same now.
+        // One error among nine elements; both now have the same largest error.
         let cublas = Check { squared_errors: 4.0 * 9e-8, ..check(3e-4) };
         errors(&mut row, &check(3e-4), Some(&cublas));
         assert_relative_eq!(row.rms_error.unwrap(), 1e-4, max_relative = 1e-12);

@@ -1,38 +1,38 @@
-//! What all rows of a kernel say together.
+//! The summary of a kernel's rows.
 
 use serde::Serialize;
 
 use super::row::{Row, Status, Verdict};
 use crate::stats;
 
-/// What all rows of a kernel say together.
+/// The summary of a kernel's rows.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// The kernel's name.
     pub kernel: &'static str,
-    /// Over the shapes that have a ratio, so many.
+    /// The number of shapes with a ratio.
     pub shapes: usize,
-    /// Of the ratios: cuBLAS's time divided by the kernel's.
+    /// The geometric mean of the ratios, cuBLAS's time divided by the kernel's.
     pub geometric_mean: Option<f64>,
     /// The lowest ratio.
     pub worst: Option<f64>,
-    /// Its shape, as in `16x4096x4096`.
+    /// The shape of the lowest ratio, as in `16x4096x4096`.
     pub worst_shape: Option<String>,
-    /// For how many shapes the kernel is surely faster.
+    /// The number of shapes for which the kernel is significantly faster.
     pub faster: usize,
-    /// For how many it is neither.
+    /// The number of shapes for which it is neither faster nor slower.
     pub within_noise: usize,
-    /// For how many it is surely slower.
+    /// The number of shapes for which it is significantly slower.
     pub slower: usize,
-    /// The largest rms error in proportion to cuBLAS's.
+    /// The largest rms error relative to cuBLAS's.
     pub worst_rms_error_ratio: Option<f64>,
-    /// How many results were wrong, or differed between runs.
+    /// The number of results that were wrong, or differed between runs.
     pub wrong: usize,
-    /// How many could not run.
+    /// The number of refused shapes.
     pub refused: usize,
 }
 
-/// A summary for each kernel, in the order of their first rows.
+/// Makes a summary per kernel, in the order of their first rows.
 ///
 /// ```
 /// use gemm_bench::compare::{Row, summarise};
@@ -74,7 +74,7 @@ pub fn summarise(rows: &[Row]) -> Vec<Summary> {
 }
 
 impl Summary {
-    /// In a line.
+    /// The summary in one line.
     pub fn words(&self) -> String {
         let Self { kernel, shapes, faster, within_noise, slower, wrong, refused, .. } = self;
         let mut words = format!("{kernel}: ");

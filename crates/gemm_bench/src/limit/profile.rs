@@ -1,34 +1,34 @@
-//! What each kernel does for an FMA, as Nsight Compute counted it on an H200: a warp's instructions,
-//! and the cycles of the shared memory and L1 cache that its accesses take.
+//! The work of each kernel per FMA, counted by Nsight Compute on an H200.
 //!
-//! Both belong to the machine code: the assembler merges loads, so they cannot be read off the PTX,
-//! and where an access has bank conflicts, or touches many lines, it takes several cycles. They are
-//! of the loop over K, and so the same for every large product. A test compares them with the run
-//! they are from, `runs/h200/ladder`, whose README says how to count again after a kernel
-//! has changed.
+//! It consists of a warp's instructions, and of the shared memory and L1 cycles of its accesses.
+//!
+//! Both belong to the machine code. They cannot be read off the PTX, because the assembler merges
+//! loads, and an access with bank conflicts or many lines needs several cycles. The counts are of
+//! the loop over K, and so equal for every large product. A test compares them with their run,
+//! `runs/h200/ladder`. Its README says how to count again after a kernel has changed.
 
 use cuda_gemm::kernels::abi::KernelDescriptor;
 
 use crate::explain::uses_shared;
 
-/// Threads whose instruction a multiprocessor issues per cycle: four schedulers, a warp each.
+/// Threads whose instruction a multiprocessor issues per cycle: four schedulers, one warp each.
 const ISSUED: f64 = 128.0;
 
-/// Threads that the shared memory and the L1 cache serve per cycle: one warp, with 128 bytes.
+/// Threads that shared memory and the L1 cache serve per cycle: one warp, with 128 bytes.
 const SERVED: f64 = 32.0;
 
-/// What a kernel does for an FMA of each thread of a warp.
+/// A kernel's work per FMA of each thread of a warp.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Profile {
-    /// Instructions that are issued, the FMA included.
+    /// Issued instructions, including the FMA.
     pub instructions: f64,
-    /// Cycles of the shared memory and L1 cache (wavefronts of 128 bytes at most).
+    /// Cycles of shared memory and the L1 cache (wavefronts of at most 128 bytes).
     pub l1_cycles: f64,
-    /// Whether any of them are of shared memory.
+    /// Whether some of these cycles are of shared memory.
     pub uses_shared: bool,
 }
 
-/// Instructions and cycles for 32 FMAs of a warp.
+/// Instructions and cycles per 32 FMAs of a warp.
 const COUNTED: &[(&str, f64, f64)] = &[
     ("naive", 5.362, 17.005),
     ("coalesced", 5.269, 2.001),
@@ -65,7 +65,7 @@ const COUNTED: &[(&str, f64, f64)] = &[
 ];
 
 impl Profile {
-    /// That of a kernel; `None` for one that was not counted.
+    /// The profile of a kernel; `None` if it was not counted.
     ///
     /// ```
     /// use cuda_gemm::find_kernel;
@@ -85,20 +85,23 @@ impl Profile {
         Some(Self { instructions, l1_cycles, uses_shared })
     }
 
-    /// The most of the peak of FMAs that the kernel can reach, in percent, where a multiprocessor has
-    /// so many FP32 lanes: when the issue slots or the shared memory and L1 cache are full.
+    /// The largest share of the FMA peak that the kernel can reach, in percent.
+    ///
+    /// At that share the issue slots, or shared memory and the L1 cache, are full. `lanes` are the
+    /// FP32 lanes per multiprocessor.
     pub fn bound(&self, lanes: u32) -> f64 {
         let fullest = self.percent_of_issue(100.0, lanes).max(self.percent_of_l1(100.0, lanes));
         100.0 * 100.0 / fullest.max(100.0)
     }
 
-    /// Issue slots, in percent, of a kernel whose FMAs are so many percent of the peak, where a
-    /// multiprocessor has so many FP32 lanes.
+    /// The used issue slots, in percent, at a share of the FMA peak.
+    ///
+    /// `lanes` are the FP32 lanes per multiprocessor.
     pub fn percent_of_issue(&self, percent_of_ffma: f64, lanes: u32) -> f64 {
         percent_of_ffma * self.instructions * f64::from(lanes) / ISSUED
     }
 
-    /// Likewise cycles of the shared memory and L1 cache.
+    /// The used cycles of shared memory and the L1 cache, in percent, at a share of the FMA peak.
     pub fn percent_of_l1(&self, percent_of_ffma: f64, lanes: u32) -> f64 {
         percent_of_ffma * self.l1_cycles * f64::from(lanes) / SERVED
     }

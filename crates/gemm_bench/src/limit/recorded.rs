@@ -1,4 +1,4 @@
-//! The table of counts, shares and limits, next to the run that they are from.
+//! Compares the counts, shares and limits with the run that they are from.
 
 use std::collections::HashMap;
 use std::fs;
@@ -14,14 +14,14 @@ fn recorded(name: &str) -> String {
     fs::read_to_string(runs.join(name)).unwrap()
 }
 
-/// What Nsight Compute says of each kernel, by the names of its metrics.
+/// Nsight Compute's values for each kernel, by metric.
 fn counted(name: &str) -> HashMap<String, HashMap<String, f64>> {
     let text = recorded(name);
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let mut kernels: HashMap<String, HashMap<String, f64>> = HashMap::new();
     for row in reader.deserialize::<HashMap<String, String>>() {
         let row = row.unwrap();
-        // Some rows say nothing but the launch.
+        // Some rows describe only the launch.
         let Ok(value) = row["Metric Value"].replace(',', "").parse() else { continue };
         let metrics = kernels.entry(row["Kernel Name"].clone()).or_default();
         metrics.insert(row["Metric Name"].clone(), value);
@@ -49,7 +49,7 @@ fn counts_are_those_of_the_run() {
     assert_eq!(compared, 32);
 }
 
-/// Shares that follow from a time, next to what the hardware counted in another run.
+/// Compares shares that follow from a time with the hardware's counts in another run.
 #[test]
 fn shares_are_what_the_profiler_sees() {
     let profiled = counted("ncu-4096.csv");
@@ -66,7 +66,7 @@ fn shares_are_what_the_profiler_sees() {
             (profile.percent_of_l1(ffma, 128), "l1tex__data_pipe_lsu_wavefronts"),
         ] {
             let seen = metrics[&format!("{metric}.avg.pct_of_peak_sustained_elapsed")];
-            // The peak of FMAs is measured, and 2 % below what the clock gives.
+            // The FMA peak is measured, and 2 % below that of the clock.
             assert!((share / seen - 1.0).abs() < 0.06, "{name}: {share} {seen}");
         }
         compared += 1;
@@ -74,8 +74,7 @@ fn shares_are_what_the_profiler_sees() {
     assert_eq!(compared, 17);
 }
 
-/// What is said of each product, from what was recorded of it: a unit that is busy is the limit, and
-/// latency only where none is.
+/// Checks the limit of each recorded product: a busy unit, or latency if there is none.
 #[test]
 fn limits_follow_from_recorded_shares() {
     let mut seen = HashMap::new();
@@ -118,7 +117,7 @@ fn limits_follow_from_recorded_shares() {
         ("persistent", 4096, "FMA throughput: 88 % of its peak"),
         ("cublas", 4096, "FMA throughput: 78 % of its peak"),
         ("tile2d", 512, "too few blocks: 16 for 132 multiprocessors"),
-        // Of cuBLAS only the rates are known, and neither is high there.
+        // For cuBLAS only the rates are known, and neither is high here.
         ("cublas", 512, ""),
     ] {
         assert_eq!(seen[&(kernel.to_owned(), Some(size))], says, "{kernel} at {size}");

@@ -7,9 +7,8 @@
 
 use std::collections::HashMap;
 
-use cuda_gemm::Compute;
-use cuda_gemm::auto::table::{Costs, Table};
-use cuda_gemm::auto::{Conditions, Model};
+use cuda_gemm::select::table::{Costs, Table};
+use cuda_gemm::select::{Conditions, Model};
 
 use super::search_result::{SearchResult, predicted};
 use crate::error::Error;
@@ -73,9 +72,8 @@ fn factors(table: &Table, results: &[&SearchResult]) -> HashMap<&'static str, Sl
     for result in results {
         for run in &result.runs {
             let slower = run.ns() / predicted(&model, &result.gemm, run);
-            let Some(choice) = run.configuration.choice(Compute::F32) else { continue };
-            let ratios = all.entry(choice.descriptor.name()).or_default();
-            match model.conditions(&result.gemm, choice) {
+            let ratios = all.entry(run.configuration.kernel.name()).or_default();
+            match model.conditions(&result.gemm, &run.configuration) {
                 Conditions { narrow: false, transposed_b: false } => ratios.plain.push(slower),
                 // What is mostly launch says nothing about blocks.
                 _ if run.ns() < LAUNCHES * table.launch_ns() => {}
@@ -124,24 +122,25 @@ mod tests {
     use super::*;
     use crate::shape::Shape;
     use crate::tune::search_result::Run;
+    use cuda_gemm::select::Prediction;
 
     /// Numbers that were measured nowhere.
-    const TABLE: &str = include_str!("../../../cuda_gemm/src/auto/table_for_tests.json");
+    const TABLE: &str = include_str!("../../../cuda_gemm/src/select/table_for_tests.json");
 
     /// Results in which times are what `truth` says, and predictions what `table` does.
     fn results(table: &Table, truth: &Table, shape: impl Fn(usize) -> Shape) -> Vec<SearchResult> {
         let (model, truth) = (Model::new(table), Model::new(truth));
         let result = |shape: Shape| {
-            let run = |estimate: cuda_gemm::auto::Estimate| Run {
-                configuration: estimate.choice.into(),
-                predicted_ns: estimate.ns,
-                samples_ms: vec![1e-6 * truth.time(&shape.gemm(), estimate.choice).unwrap().ns; 7],
+            let run = |Prediction { configuration, ns, .. }| Run {
+                configuration,
+                predicted_ns: ns,
+                samples_ms: vec![1e-6 * truth.time(&shape.gemm(), &configuration).unwrap().ns; 7],
                 rms_error: None,
             };
             let ranking = model.ranking(&shape.gemm(), 6);
             SearchResult {
                 gemm: shape.gemm(),
-                chosen: ranking[0].into(),
+                chosen: ranking[0],
                 runs: ranking.into_iter().map(run).collect(),
                 wrong: Vec::new(),
                 cublas_rms_error: None,

@@ -170,7 +170,7 @@ impl Work for InTurn<'_> {
 
 #[cfg(test)]
 mod tests {
-    use cuda_gemm::{Choice, Compute, DeviceChoice, find_kernel};
+    use cuda_gemm::{Compute, Configuration, DeviceChoice, find_kernel};
 
     use super::*;
 
@@ -181,8 +181,7 @@ mod tests {
         let reference = reference(&operands).unwrap();
         let mut buffers =
             BenchmarkContext::new(&device).unwrap().buffers(&operands, L2::Warm).unwrap();
-        let product = device.auto().unwrap().product(*operands.gemm()).unwrap();
-        let job = Job::product(product.prepare().unwrap());
+        let job = Job::Kernel(device.auto().unwrap().prepare(*operands.gemm()).unwrap());
         assert!(check(&job, &mut buffers, &reference).unwrap().is_ok());
     }
 
@@ -197,10 +196,9 @@ mod tests {
         let mut buffers =
             BenchmarkContext::new(&device).unwrap().buffers(&operands, L2::Warm).unwrap();
         for kernel in ["tile_16x16x16", "tf32_split_16x128"] {
-            let descriptor = find_kernel(kernel).unwrap();
-            let choice = Choice { descriptor, splits: 1, staged: false };
-            let product = auto.product_by(*operands.gemm(), &choice.into()).unwrap();
-            let job = Job::product(product.prepare().unwrap());
+            let configuration = Configuration::new(find_kernel(kernel).unwrap());
+            let plan = auto.plan_by(*operands.gemm(), &configuration).unwrap();
+            let job = Job::Kernel(plan.prepare().unwrap());
             assert!(check(&job, &mut buffers, &reference).unwrap().is_ok(), "{kernel}");
         }
     }

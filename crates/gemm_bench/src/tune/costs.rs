@@ -1,10 +1,9 @@
 //! The costs of a kernel, from a few grids that are timed in turn.
 
-use cuda_gemm::auto::Choice;
-use cuda_gemm::auto::table::{Costs, Pace};
 use cuda_gemm::kernels::TILES;
 use cuda_gemm::kernels::abi::{KernelAbi, KernelDescriptor};
-use cuda_gemm::{Gemm, Kernel};
+use cuda_gemm::select::table::{Costs, Pace};
+use cuda_gemm::{Configuration, Gemm, Kernel};
 
 use super::context::{BenchmarkContext, TimedJob, check, operands, reference};
 use crate::buffers::{L2, RotatingBuffers};
@@ -35,7 +34,7 @@ const CHECKED: [(u32, bool); 3] = [(1, false), (3, false), (1, true)];
 /// What a launch takes that has nothing to do.
 pub fn launch_ns(context: &BenchmarkContext, kernel: &Kernel) -> Result<f64, Error> {
     let gemm = Gemm::new(1, 1, 0);
-    let job = TimedJob { job: Job::rung(kernel.prepare(gemm)?), on: 0 };
+    let job = TimedJob { job: Job::Kernel(kernel.prepare(gemm)?), on: 0 };
     let mut buffers = [context.buffers(&operands(gemm)?, L2::Warm)?];
     Ok(context.nanoseconds(&[job], &mut buffers)?[0])
 }
@@ -54,11 +53,11 @@ pub fn mistake(context: &BenchmarkContext, kernel: &Kernel) -> Result<Option<Str
             if splits > 1 && !descriptor.abi().splits_k() {
                 continue;
             }
-            let job = Job::rung(kernel.plan(gemm).splits(splits).staged(staged).prepare()?);
+            let way = Configuration { splits, staged, ..Configuration::new(descriptor) };
+            let job = Job::Kernel(kernel.plan(gemm).divided(&way).prepare()?);
             if let Err(reason) = check(&job, &mut buffers, &reference)? {
-                let choice = Choice { descriptor, splits, staged };
                 let Gemm { m, n, k, .. } = gemm;
-                return Ok(Some(format!("{m}x{n}x{k}, {choice}: {reason}")));
+                return Ok(Some(format!("{m}x{n}x{k}, {way}: {reason}")));
             }
         }
     }
@@ -93,14 +92,14 @@ pub fn measure(
     }
     let pace = costs.aligned[0];
     match descriptor.abi() {
-        KernelAbi::Gemm | KernelAbi::Batched | KernelAbi::TensorMap | KernelAbi::Tf32TensorMap => {}
-        KernelAbi::SplitK | KernelAbi::Tf32SplitK => {
-            [costs.reduction_ns, costs.partial_ns] = benchmark.reduction(pace)?
-        }
         KernelAbi::StreamK => {
             [costs.reduction_ns, costs.partial_ns] = benchmark.stream_k_fixup(pace)?;
             costs.tile_ns = benchmark.tile(pace)?;
         }
+        abi if abi.splits_k() => {
+            [costs.reduction_ns, costs.partial_ns] = benchmark.reduction(pace)?;
+        }
+        _ => {}
     }
     Ok(costs)
 }
@@ -125,7 +124,7 @@ impl KernelBenchmark<'_> {
         let mut jobs = Vec::new();
         for (on, grid) in grids.iter().enumerate() {
             buffers.push(self.context.buffers(&operands(grid.gemm)?, L2::Cold)?);
-            let job = Job::rung(self.kernel.plan(grid.gemm).splits(grid.splits).prepare()?);
+            let job = Job::Kernel(self.kernel.plan(grid.gemm).splits(grid.splits).prepare()?);
             jobs.push(TimedJob { job, on });
         }
         let times = self.context.nanoseconds(&jobs, &mut buffers)?;

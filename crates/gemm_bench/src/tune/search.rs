@@ -5,14 +5,14 @@
 //! choice is less accurate than that, the same kernel is tried with more splits, too: the
 //! accumulation length is shorter then.
 
-use cuda_gemm::auto::{Auto, Choice, Configuration, Estimate, Model, Prediction};
-use cuda_gemm::{Compute, Error as GemmError, Gemm};
+use cuda_gemm::select::{Model, Prediction};
+use cuda_gemm::{Auto, Compute, Configuration, Error as GemmError, Gemm};
 
 use super::context::{self, BenchmarkContext, TimedJob, check};
 use super::search_result::{Run, SearchResult, is_accurate};
 use crate::baseline::{Baseline, NotCompared};
 use crate::buffers::{L2, RotatingBuffers};
-use crate::candidate::{Loaded, Selection, are_wide};
+use crate::candidate::{Loaded, Selection};
 use crate::error::Error;
 use crate::job::{Job, KernelOptions};
 use crate::operands::Products;
@@ -93,7 +93,8 @@ impl CandidateSearch<'_> {
     ) -> Result<Result<Option<f64>, NotCompared>, Error> {
         let is_of_f32 = matches!(gemm.compute, Compute::F32 | Compute::Tf32x3);
         let Some(cublas) = self.cublas.filter(|_| is_of_f32) else { return Ok(Ok(None)) };
-        let candidate = cublas.prepare(gemm, KernelOptions::default(), Selection::All)?;
+        let candidate =
+            cublas.prepare(gemm, KernelOptions::default(), Selection::All(gemm.compute))?;
         let baseline = Baseline::new(&candidate, buffers, reference)?;
         Ok(baseline.map(|baseline| baseline.check.rms_error()))
     }
@@ -115,10 +116,8 @@ impl CandidateSearch<'_> {
         while let Some(&Prediction { configuration, ns: predicted_ns, .. }) = predictions.get(next)
         {
             next += 1;
-            let builder = self.auto.product_by(gemm, &configuration)?;
-            let builder = if are_wide(&gemm) { builder } else { builder.any_alignment() };
-            let job = match builder.prepare() {
-                Ok(product) => Job::product(product),
+            let job = match self.auto.plan_by(gemm, &configuration)?.prepare() {
+                Ok(plan) => Job::Kernel(plan),
                 // Copies of A and B for all candidates may not fit, nor all tiles of a large C be counted.
                 Err(GemmError::DeviceMemory { .. } | GemmError::TooLarge { .. }) => continue,
                 Err(error) => return Err(error.into()),
@@ -136,10 +135,7 @@ impl CandidateSearch<'_> {
             if gemm.compute != Compute::F32 || is_accurate(rms_error, cublas_rms_error) {
                 continue;
             }
-            let choice = configuration.choice(gemm.compute);
-            let further = choice
-                .and_then(|choice| with_more_splits(self.model, &gemm, choice))
-                .map(Prediction::from);
+            let further = with_more_splits(self.model, &gemm, configuration);
             let further = further.filter(|further| further.ns <= longest_ns).filter(|further| {
                 predictions.iter().all(|known| known.configuration != further.configuration)
             });
@@ -150,12 +146,17 @@ impl CandidateSearch<'_> {
 }
 
 /// The same with about twice the splits; `None` where that is not possible.
-fn with_more_splits(model: &Model, gemm: &Gemm, choice: Choice) -> Option<Estimate> {
-    if !choice.descriptor.abi().splits_k() {
+fn with_more_splits(
+    model: &Model,
+    gemm: &Gemm,
+    configuration: Configuration,
+) -> Option<Prediction> {
+    let Configuration { kernel, splits, .. } = configuration;
+    if !kernel.abi().splits_k() {
         return None;
     }
-    let further = model.time(gemm, Choice { splits: 2 * choice.splits, ..choice })?;
-    (further.choice.splits > choice.splits).then_some(further)
+    let further = model.time(gemm, &Configuration { splits: 2 * splits, ..configuration })?;
+    (further.configuration.splits > splits).then_some(further)
 }
 
 #[cfg(test)]
@@ -164,22 +165,23 @@ mod tests {
     use cuda_gemm::{Device, DeviceChoice, Table};
 
     /// Numbers that were measured nowhere.
-    const TABLE: &str = include_str!("../../../cuda_gemm/src/auto/table_for_tests.json");
+    const TABLE: &str = include_str!("../../../cuda_gemm/src/select/table_for_tests.json");
 
     #[test]
     fn splits_double_until_every_step_is_one() {
         let Ok(table) = Table::parse(TABLE, "a test") else { panic!() };
         let model = Model::new(&table);
         let gemm = Gemm::new(64, 64, 1000);
-        let mut choice = model.ranking(&gemm, 9).into_iter().map(|estimate| estimate.choice);
-        let mut choice = choice.find(|choice| choice.descriptor.abi().splits_k()).unwrap();
-        choice.splits = 1;
+        let ranking = model.ranking(&gemm, 9);
+        let mut ways = ranking.into_iter().map(|prediction| prediction.configuration);
+        let mut way = ways.find(|way| way.kernel.abi().splits_k()).unwrap();
+        way.splits = 1;
         let mut splits = vec![1];
-        while let Some(further) = with_more_splits(&model, &gemm, choice) {
-            choice = further.choice;
-            splits.push(choice.splits);
+        while let Some(further) = with_more_splits(&model, &gemm, way) {
+            way = further.configuration;
+            splits.push(way.splits);
         }
-        let steps = 1000u32.div_ceil(choice.descriptor.tile().bk);
+        let steps = 1000u32.div_ceil(way.kernel.tile().bk);
         assert_eq!((splits[1], splits.last()), (2, Some(&steps)), "{splits:?}");
     }
 
@@ -209,7 +211,8 @@ mod tests {
         let more = runs(Some(0.0));
         assert!(more.len() > alone.len());
         for (at, run) in more.iter().enumerate().skip(alone.len()) {
-            let before = |other: &Run| other.configuration.kernel == run.configuration.kernel;
+            let name = |run: &Run| run.configuration.kernel.name();
+            let before = |other: &Run| name(other) == name(run);
             assert!(more[..at].iter().any(|other| before(other) && error(run) < error(other)));
             assert!(run.predicted_ns <= SLOWEST * more[0].predicted_ns);
         }
@@ -232,8 +235,10 @@ mod tests {
         let result = search.run(Gemm::new(40, 50, 30)).unwrap().unwrap();
         assert!(result.runs.iter().all(|run| run.samples_ms.len() == 1));
         assert!(result.runs.is_sorted_by(|a, b| a.predicted_ns <= b.predicted_ns));
-        let whole_sum =
-            |run: &&Run| run.configuration.kernel == "tile_64x64" && run.configuration.splits == 1;
+        let whole_sum = |run: &&Run| {
+            let Configuration { kernel, splits, .. } = run.configuration;
+            kernel.name() == "tile_64x64" && splits == 1
+        };
         let same = result.runs.iter().find(whole_sum).unwrap();
         assert!(result.cublas_rms_error.is_some_and(|error| Some(error) == same.rms_error));
     }

@@ -4,9 +4,9 @@
 //! The error of a sum grows with its accumulation length, which may be longer in what is fastest
 //! than in cuBLAS. Costs know nothing of errors; exceptions do.
 
-use cuda_gemm::auto::table::{Exception, Timed};
-use cuda_gemm::auto::{Configuration, Model, Prediction};
-use cuda_gemm::{Compute, Gemm};
+use cuda_gemm::select::table::{Exception, Timed};
+use cuda_gemm::select::{Model, Prediction};
+use cuda_gemm::{Configuration, Gemm};
 
 use crate::baseline::NotCompared;
 use crate::shape::Shape;
@@ -120,7 +120,7 @@ impl SearchResult {
 
     /// The same by other costs, of a product in f32.
     pub fn exception_by(&self, model: &Model) -> Option<Exception> {
-        self.exception_to(model.fastest(&self.gemm)?.into())
+        self.exception_to(model.fastest(&self.gemm)?)
     }
 
     /// The same if this is what is chosen.
@@ -146,9 +146,7 @@ fn fastest<'r>(runs: impl Iterator<Item = &'r Run>) -> &'r Run {
 
 /// What these costs say that a run of a product in f32 takes.
 pub fn predicted(model: &Model, gemm: &Gemm, run: &Run) -> f64 {
-    let choice = run.configuration.choice(Compute::F32);
-    let estimate = choice.and_then(|choice| model.time(gemm, choice));
-    estimate.map_or(f64::INFINITY, |estimate| estimate.ns)
+    model.time(gemm, &run.configuration).map_or(f64::INFINITY, |prediction| prediction.ns)
 }
 
 /// Whether the second takes less time than the first, in pairs of samples, by more than noise; with one sample of each, as on the
@@ -166,7 +164,6 @@ fn is_faster(first: &[f64], second: &[f64]) -> bool {
 mod tests {
     use super::*;
     use cuda_gemm::Table;
-    use cuda_gemm::auto::Estimate;
 
     #[test]
     fn noise_is_no_exception() {
@@ -182,17 +179,17 @@ mod tests {
     }
 
     /// Numbers that were measured nowhere.
-    const TABLE: &str = include_str!("../../../cuda_gemm/src/auto/table_for_tests.json");
+    const TABLE: &str = include_str!("../../../cuda_gemm/src/select/table_for_tests.json");
 
     /// What these costs say is fastest, and others: milliseconds and rms errors.
     fn result(model: &Model, runs: &[(f64, f64)], cublas_rms_error: Option<f64>) -> SearchResult {
         let gemm = Gemm::new(64, 192, 3000);
         let ranking = model.ranking(&gemm, runs.len());
         assert_eq!(ranking.len(), runs.len());
-        let chosen = ranking[0].into();
-        let run = |(estimate, &(ms, error)): (Estimate, &(f64, f64))| Run {
-            configuration: estimate.choice.into(),
-            predicted_ns: estimate.ns,
+        let chosen = ranking[0];
+        let run = |(prediction, &(ms, error)): (Prediction, &(f64, f64))| Run {
+            configuration: prediction.configuration,
+            predicted_ns: prediction.ns,
             samples_ms: vec![ms; 7],
             rms_error: Some(error),
         };

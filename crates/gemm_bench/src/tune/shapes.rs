@@ -1,6 +1,6 @@
 //! The products that are measured themselves.
 
-use cuda_gemm::{Compute, Device, Element, Gemm};
+use cuda_gemm::{Compute, Device, Gemm};
 
 use crate::shape::{self, Shape};
 
@@ -143,7 +143,8 @@ pub fn products(device: &Device, trial: bool) -> Vec<Gemm> {
     if info.capability == (9, 0) && info.tensor_maps {
         let own: &[_] = if trial { &TRIAL_OF_TENSOR_CORES } else { &TENSOR_CORES };
         for compute in COMPUTES {
-            let output = if compute.input().is_some() { compute.element() } else { Element::F32 };
+            // C is of the type of A and B.
+            let output = compute.element();
             let in_compute = |sizes| shape(sizes).gemm().computed_in(compute).stored_as(output);
             products.extend(own.iter().copied().map(in_compute));
         }

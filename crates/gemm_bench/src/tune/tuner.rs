@@ -1,10 +1,10 @@
 //! The steps of a tuning: kernels' costs, searches, calibration, exceptions.
 
-use cuda_gemm::auto::table::{Costs, Measured};
-use cuda_gemm::auto::{Configuration, Model, Table};
 use cuda_gemm::kernels::abi::{KernelAbi, KernelDescriptor};
 use cuda_gemm::kernels::{LADDER, TILES};
-use cuda_gemm::{Compute, Device, Gemm, find_kernel};
+use cuda_gemm::select::Model;
+use cuda_gemm::select::table::{Costs, Measured};
+use cuda_gemm::{Compute, Configuration, Device, Gemm, Table, find_kernel};
 
 use super::context::BenchmarkContext;
 use super::search::CandidateSearch;
@@ -198,8 +198,9 @@ impl Tuner {
         Ok(table?)
     }
 
-    /// Measures these products alone, each as it says, and gives the table an [`Exception`](cuda_gemm::auto::table::Exception) for each that its costs mislead
-    /// about, in place of the one that it may have had: a program that has the same products again and again may name them here once.
+    /// Measures these products alone, each as it says. Where costs mislead about a product, the
+    /// table gets an [`Exception`](cuda_gemm::select::table::Exception) for it, in place of an
+    /// older one. A program that has the same products again and again may name them here once.
     ///
     /// ```
     /// use cuda_gemm::{Compute, Device, DeviceChoice, Gemm};
@@ -216,7 +217,7 @@ impl Tuner {
     /// let fastest = tuning.results[0].fastest();
     /// println!("{}: {:.0} ns", fastest.configuration, fastest.ns());
     /// let auto = device.auto_by(&tuning.table)?;
-    /// assert!(auto.product(layer)?.prepare().is_ok());
+    /// assert!(auto.prepare(layer).is_ok());
     /// # Ok(())
     /// # }
     /// ```
@@ -479,11 +480,11 @@ mod tests {
         };
         let other = &Table::built_in().unwrap()[0];
         let refused = products(other, Gemm::new(8, 8, 8));
-        assert!(refused.contains("a table of its own comes first"), "{refused}");
+        assert!(refused.contains("measure a table of this device"), "{refused}");
         let name = device.info().name.clone();
         let own = other.with_device(Measured { name, ..other.device().clone() }).unwrap();
         let shared = products(&own, Gemm::new(8, 8, 8).batched(2, [64, 0, 65]));
-        assert!(shared.contains("no product for a table"), "{shared}");
+        assert!(shared.contains("cannot be in a table"), "{shared}");
         let wrong = products(&own, Gemm::new(8, 8, 8).leading_dimensions(4, 8, 8));
         assert!(wrong.contains("lda"), "{wrong}");
     }

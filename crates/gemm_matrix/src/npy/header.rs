@@ -1,7 +1,7 @@
-//! What stands in front of the elements of a `.npy` file, and what can be wrong with one.
+//! The header of a `.npy` file, and the errors of reading one.
 //!
-//! The dictionary is read here, by hand, because the published readers multiply the
-//! dimensions before they check them.
+//! The dictionary is parsed by hand, because the published readers multiply the dimensions before
+//! they check them.
 
 use std::io::{self, Read};
 
@@ -9,13 +9,13 @@ use host_system::format::excerpt;
 
 use crate::element::Element;
 
-/// What every such file begins with.
+/// The first bytes of every such file.
 pub const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
-/// Far above any header of a matrix; what is longer is damaged.
+/// The longest accepted header, far above that of any matrix.
 const MAX_HEADER: usize = 1 << 20;
 
-/// What is wrong with a `.npy` file.
+/// The problem with a `.npy` file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NpyError {
@@ -25,10 +25,10 @@ pub enum NpyError {
     /// The magic number is missing.
     #[error("it is not a .npy file; store it with `numpy.save`")]
     NotNpy,
-    /// A version of the format that is not 1.0, 2.0 or 3.0.
+    /// A format version other than 1.0, 2.0 or 3.0.
     #[error("version {0}.{1} of the .npy format is unknown; store it with `numpy.save`")]
     Version(u8, u8),
-    /// The dictionary cannot be understood.
+    /// The dictionary cannot be parsed.
     #[error("its header is damaged ({0}); store it again with `numpy.save`")]
     Header(&'static str),
     /// The elements are neither little-endian f32 nor little-endian f16.
@@ -37,13 +37,13 @@ pub enum NpyError {
          `x.astype('<f4')`"
     )]
     Dtype {
-        /// The type as the header gives it.
+        /// The type in the header.
         found: String,
     },
     /// The array is not a matrix.
     #[error("it has {rank} dimension(s), and must have 2; reshape it with `x.reshape(rows, cols)`")]
     Rank {
-        /// The number of its dimensions.
+        /// The number of dimensions.
         rank: usize,
     },
     /// The dimensions multiply to more bytes than any memory has.
@@ -62,7 +62,7 @@ pub enum NpyError {
     Truncated {
         /// Bytes that the shape needs.
         expected: u64,
-        /// Bytes that there are.
+        /// Bytes that the file has.
         found: u64,
     },
 }
@@ -82,7 +82,7 @@ impl Header {
     }
 }
 
-/// Reads everything in front of the elements; also returns its length in bytes.
+/// Reads everything before the elements, and returns its length in bytes as well.
 pub(super) fn read_header(reader: &mut impl Read) -> Result<(Header, u64), NpyError> {
     let mut start = [0; 8];
     exact(reader, &mut start, NpyError::NotNpy)?;
@@ -113,7 +113,7 @@ pub(super) fn read_header(reader: &mut impl Read) -> Result<(Header, u64), NpyEr
     Ok((parse_header(text)?, (8 + width + length) as u64))
 }
 
-/// Fills the buffer, or returns `early` if the file ends before.
+/// Fills the buffer, or returns `early` if the file ends first.
 pub(super) fn exact(
     reader: &mut impl Read,
     buffer: &mut [u8],
@@ -125,8 +125,7 @@ pub(super) fn exact(
     })
 }
 
-/// Reads `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`, keys in any
-/// order.
+/// Parses `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`, with keys in any order.
 pub(super) fn parse_header(text: &str) -> Result<Header, NpyError> {
     let damaged = NpyError::Header;
     let mut parser = Parser { rest: text };
@@ -163,8 +162,9 @@ pub(super) fn parse_header(text: &str) -> Result<Header, NpyError> {
     Ok(Header { rows, cols, fortran_order, element })
 }
 
-/// The elements that a type code stands for, in any spelling that `numpy.dtype` takes. `=`, `|` and no
-/// sign mean the byte order of the host.
+/// The element type of a type code, in any spelling that `numpy.dtype` accepts.
+///
+/// `=`, `|` and no sign mean the byte order of the host.
 fn element_of(descr: &str) -> Option<Element> {
     let code = descr.strip_prefix('<').or_else(|| {
         let code = descr.strip_prefix(['=', '|']).unwrap_or(descr);
@@ -182,7 +182,7 @@ fn element_of(descr: &str) -> Option<Element> {
     }
 }
 
-/// A type code as the header gives it, with its usual name where it has one.
+/// The type code of the header, with its usual name if it has one.
 fn name_dtype(descr: &str) -> String {
     let name = match descr {
         ">f4" => "big-endian float32",
@@ -202,7 +202,7 @@ fn name_dtype(descr: &str) -> String {
     format!("{name} ('{descr}')")
 }
 
-/// Reads Python literals off the front of a text.
+/// Parses Python literals at the front of a text.
 struct Parser<'a> {
     rest: &'a str,
 }
@@ -220,7 +220,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A string; Python 2 wrote `u` in front of some.
+    /// A string; Python 2 wrote `u` before some.
     fn string(&mut self) -> Result<&'a str, NpyError> {
         self.rest = self.rest.trim_start();
         self.rest = self.rest.strip_prefix(['u', 'U']).unwrap_or(self.rest);
@@ -234,10 +234,10 @@ impl<'a> Parser<'a> {
         Ok(text)
     }
 
-    /// The element type: a string, or a list of fields, for which the answer is empty.
+    /// The element type as a string, or an empty string for a list of fields.
     fn descr(&mut self) -> Result<&'a str, NpyError> {
         match self.accept('[') {
-            // Nothing after it matters: records are refused.
+            // Records are refused, so the rest does not matter.
             true => Err(NpyError::Dtype { found: name_dtype("") }),
             false => self.string(),
         }

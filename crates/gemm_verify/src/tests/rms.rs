@@ -1,16 +1,16 @@
-//! The bound of the root mean square: what is right passes, and what elements alone do not show is found.
+//! The bound of the root mean square: right results pass, and it finds errors that elements hide.
 
 use super::*;
 use crate::arithmetic::nearest_tf32;
 
-/// What A and B are filled with: independent elements of mean zero.
+/// The fills of A and B: independent elements of mean zero.
 const FILLS: [fn(usize, usize, u64) -> Matrix; 4] = [uniform, normal, scaled, signs];
 
 fn uniform(rows: usize, cols: usize, stream: u64) -> Matrix {
     Matrix::random(rows, cols, 17, stream)
 }
 
-/// By Box and Muller.
+/// Normal elements, with Box and Muller's method.
 fn normal(rows: usize, cols: usize, stream: u64) -> Matrix {
     let [x, y] = [uniform(rows, cols, stream), uniform(rows, cols, stream + 100)];
     Matrix::from_fn(rows, cols, |i, j| {
@@ -19,7 +19,7 @@ fn normal(rows: usize, cols: usize, stream: u64) -> Matrix {
     })
 }
 
-/// Each row of A and column of B has a size of its own.
+/// Each row of A and column of B has its own scale.
 fn scaled(rows: usize, cols: usize, stream: u64) -> Matrix {
     let all = uniform(rows, cols, stream);
     Matrix::from_fn(rows, cols, |i, j| {
@@ -41,7 +41,7 @@ fn truncated_tf32(x: f32) -> f32 {
     f32::from_bits(x.to_bits() & !0x1fff)
 }
 
-/// FMAs, `split` steps along K in a row, whose sums are added in order.
+/// FMAs over `split` consecutive steps along K, whose sums are added in order.
 fn by_fma(a: &Matrix, b: &Matrix, split: usize) -> Matrix {
     let k = a.cols();
     Matrix::from_fn(a.rows(), b.cols(), |i, j| {
@@ -53,7 +53,8 @@ fn by_fma(a: &Matrix, b: &Matrix, split: usize) -> Matrix {
     })
 }
 
-/// In two parts, `big` and `small` of both, by tensor cores in steps, which FADDs add up.
+/// Splits both matrices in `big` and `small`, sums steps with tensor cores, and adds these with
+/// FADDs.
 fn by_tf32x3(a: &Matrix, b: &Matrix) -> Matrix {
     let step = Products::TF32X3_STEP;
     let [[big_a, small_a], [big_b, small_b]] = [a, b].map(|matrix| {
@@ -66,7 +67,7 @@ fn by_tf32x3(a: &Matrix, b: &Matrix) -> Matrix {
     let mut sums = Matrix::zeros(a.rows(), b.cols());
     for first in (0..a.cols()).step_by(step) {
         let count = step.min(a.cols() - first);
-        // The small products in front, along one sum.
+        // The small products come first, in one sum.
         let of_a = Matrix::from_fn(a.rows(), 3 * count, |i, l| {
             [&small_a, &big_a, &big_a][l / count].at(i, first + l % count)
         });
@@ -86,7 +87,7 @@ fn check(a: &Matrix, b: &Matrix, result: &Matrix, products: Products) -> Check {
     reference.computed_by(arithmetic).check(result).unwrap()
 }
 
-/// The root mean square as a multiple of the bound.
+/// The root mean square, as a multiple of the bound.
 fn multiple(check: &Check) -> f64 {
     (check.squared_errors / check.squared_bounds).sqrt()
 }
@@ -134,7 +135,7 @@ fn right_results_are_within_the_bound() {
             for (products, [a, b], result) in results {
                 let check = check(a, b, &result, products);
                 assert!(check.passed(), "{m} {n} {k} {products:?} {check:?}");
-                // Of many elements it is below the bound itself.
+                // With many elements, the root mean square is below the bound itself.
                 let is_below = m * n < 100 || multiple(&check) <= 1.0;
                 assert!(is_below, "{m} {n} {k} {products:?} {}", multiple(&check));
             }
@@ -142,8 +143,10 @@ fn right_results_are_within_the_bound() {
     }
 }
 
-/// The table in the documentation of the crate: how many of 64 x 64 elements are outside, and the root mean square as
-/// a multiple of its bound, of which 2 passes.
+/// The table in the crate's documentation, for 64 x 64 elements.
+///
+/// It has the elements outside their tolerance, and the root mean square as a multiple of its
+/// bound, which passes up to 2.
 #[test]
 fn what_is_computed_in_less_than_is_claimed_is_found() {
     for (k, expected) in [
@@ -172,7 +175,7 @@ fn what_is_computed_in_less_than_is_claimed_is_found() {
             let found = multiple(&check);
             assert_eq!((check.failures, found.round() as u64), expected, "{k} {claimed:?}");
             assert_eq!(check.passed(), expected == (0, 1), "{k} {claimed:?}");
-            // The reason names what is wrong.
+            // The reason names the failed criterion.
             let reason = check.failure().unwrap_or_default();
             assert_eq!(reason.contains("wrong; at row"), check.failures > 0, "{reason}");
             let by_rms = check.failures == 0 && !check.passed();
@@ -204,12 +207,12 @@ fn the_rms_tolerance_is_the_formula() {
         let root = ((1.0 + 7.0 / 1022.0) / 2.0f64).sqrt();
         root * u * 2.0 * norms + 2.0 * u * 0.5 * f64::from(case.c.at(i, j)).abs()
     });
-    // Of 16 elements the root mean square passes 1 + 8 / 2 times the bound.
+    // For 16 elements the root mean square passes up to 1 + 8 / 2 times the bound.
     let expected = 5.0 * (bounds.map(|bound: f64| bound.powi(2)).sum::<f64>() / 16.0).sqrt();
     approx::assert_relative_eq!(check.rms_tolerance().unwrap(), expected, max_relative = 1e-4);
 }
 
-/// All instructions together, each off by as much as it can be.
+/// All instructions together, each with its largest error.
 #[test]
 fn the_factor_of_tensor_cores_is_a_bound() {
     let u = f64::from(f32::EPSILON) / 2.0;

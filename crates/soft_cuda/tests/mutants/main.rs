@@ -13,7 +13,6 @@ use std::collections::HashMap;
 
 use front::WAIT;
 use kernels_gpu::abi::KernelDescriptor;
-use kernels_gpu::abi::tensor_core::InputType;
 use kernels_gpu::f32_kernels;
 use product::Product;
 use ptx_syntax::archive::Archive;
@@ -255,6 +254,6 @@ fn mutants_are_listed() {
         list(name, name, &ptx, &SURVIVORS);
     }
     for (spec, ptx) in tensor::entries() {
-        list(spec.name(), spec.entry_point(InputType::Bf16), &ptx, &tensor::SURVIVORS);
+        list(spec.name(), spec.entry_points(false)[0], &ptx, &tensor::SURVIVORS);
     }
 }

@@ -247,6 +247,7 @@ impl Product {
                 let rest = [long(0), word(0), layout, vec![0; size_of::<Parameters>()]];
                 splits.into_iter().chain(rest).collect()
             }
+            other => unreachable!("{other:?} is for 16 bits: see `tensor`"),
         };
         let values = head.into_iter().chain(operands).chain(tail).chain(rest);
         let mut params = vec![0; kernel.params_size()];
@@ -254,15 +255,17 @@ impl Product {
         for (param, value) in kernel.params().iter().zip(values) {
             params[param.offset..][..param.size].copy_from_slice(&value);
         }
-        let grid = match (spec.abi(), spec.grid()) {
-            (KernelAbi::StreamK | KernelAbi::Tf32TensorMap, _) => [BLOCKS, 1, 1],
-            (_, GridOrder::RowsAlongX) => [rows, columns, 1],
-            (_, GridOrder::ColumnsAlongX) => [columns, rows, 1],
+        let grid = match spec.grid() {
+            GridOrder::Persistent => [BLOCKS, 1, 1],
+            GridOrder::RowsAlongX => [rows, columns, 1],
+            GridOrder::ColumnsAlongX => [columns, rows, 1],
+            GridOrder::Linear => unreachable!("no f32 kernel has such a grid"),
         };
         let [x, y] = spec.block();
         let dynamic_shared = match spec.shared() {
             Shared::Static(_) => 0,
             Shared::Dynamic(bytes) => bytes(k) as u32,
+            Shared::Stages { .. } => unreachable!("no f32 kernel has a choice of stages"),
         };
         let config =
             LaunchConfig { grid: [grid[0], grid[1], shares], block: [x, y, 1], dynamic_shared };

@@ -2,9 +2,8 @@
 
 use kernels_gpu::TENSOR_CORE;
 use kernels_gpu::abi::epilogue::{Parameters, operations};
-use kernels_gpu::abi::tensor_core::{
-    BK, InputType, PANEL, TensorCoreAbi, TensorCoreDescriptor, options,
-};
+use kernels_gpu::abi::tensor_core::{BK, PANEL, options};
+use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Reads, Shared};
 use soft_cuda::{
     Device, Fill, LaunchConfig, LaunchOptions, Schedule, Swizzle, TensorElement, TensorMap,
 };
@@ -52,21 +51,23 @@ struct Output {
 fn run(
     device: &Device,
     ptx: &str,
-    spec: &TensorCoreDescriptor,
+    spec: &KernelDescriptor,
     Output { is_half, accumulates }: Output,
     [clusters, splits]: [u32; 2],
 ) -> Result<(), String> {
     let module = device.load(ptx).map_err(|error| error.to_string())?;
     let kernel = module.kernel(spec.name()).unwrap();
     // Rows that begin anywhere take other ways than those that begin on 16 bytes.
-    let odd = u32::from(spec.takes_unaligned() == [true; 2] && !is_half);
-    let [m, n, k] = [spec.rows() + 8, spec.cols() + 8 - odd, STEPS * BK - odd];
+    let odd = u32::from(reads_anywhere(spec) && !is_half);
+    let [m, n, k] = [spec.tile().bm + 8, spec.tile().bn + 8 - odd, STEPS * BK - odd];
     let mut params: Vec<u8> = [m, n, k].into_iter().flat_map(u32::to_le_bytes).collect();
     params.extend(1f32.to_le_bytes());
     let mut matrices = Vec::new();
-    let has_maps = spec.abi() == TensorCoreAbi::TensorMap;
-    let panel = PANEL.min(spec.cols());
-    for (salt, (rows, cols, boxes)) in (0..).zip([(m, k, [BK, spec.rows()]), (k, n, [panel, BK])]) {
+    let has_maps = spec.abi().has_tensor_maps();
+    let panel = PANEL.min(spec.tile().bn);
+    for (salt, (rows, cols, boxes)) in
+        (0..).zip([(m, k, [BK, spec.tile().bm]), (k, n, [panel, BK])])
+    {
         let values = (0..rows * cols).map(|i| (value(i, salt).to_bits() >> 16) as u16);
         let bytes: Vec<u8> = values.flat_map(u16::to_le_bytes).collect();
         let address = device.alloc(bytes.len() as u64).unwrap();
@@ -74,7 +75,7 @@ fn run(
         matrices.push((address, rows * cols / 2));
         if has_maps {
             // One product of a batch, where the kernel takes batches.
-            let rank = if spec.layouts(InputType::Bf16).is_some() { 3 } else { 2 };
+            let rank = if spec.takes_transposes() { 3 } else { 2 };
             let dims = [cols, rows, 1].map(u64::from);
             let strides = [2 * u64::from(cols), 2 * u64::from(cols * rows)];
             let boxes = [boxes[0], boxes[1], 1];
@@ -115,7 +116,7 @@ fn run(
     matrices.push(old);
     params.extend(c.to_le_bytes());
     params.extend(n.to_le_bytes());
-    if has_maps && spec.layouts(InputType::Bf16).is_some() {
+    if has_maps && spec.takes_transposes() {
         params.extend(1u32.to_le_bytes());
     }
     if is_half {
@@ -124,21 +125,22 @@ fn run(
     }
     // No other options, and no epilogue but a bias.
     params.resize(kernel.params_size(), 0);
-    let has_bias = accumulates && !is_half && spec.layouts(InputType::Bf16).is_some();
+    let has_bias = accumulates && !is_half && spec.takes_transposes();
     if has_bias {
         let bias = device.alloc(u64::from(4 * n)).unwrap();
         let bytes: Vec<u8> = (0..n).flat_map(|i| value(i, 3).to_le_bytes()).collect();
         device.write(bias, &bytes).unwrap();
         // The last parameter, but for those of kernels that split K.
-        let behind = if spec.splits() { 40 } else { 0 };
+        let behind = if splits_k(spec) { 40 } else { 0 };
         let at = params.len() - behind - size_of::<Parameters>();
         let operation = operations::BIAS_COLUMN.to_le_bytes();
         params[at + offset_of!(Parameters, operations)..][..4].copy_from_slice(&operation);
         params[at + offset_of!(Parameters, bias)..][..8].copy_from_slice(&bias.to_le_bytes());
     }
-    if spec.splits() {
+    if splits_k(spec) {
         let blocks = u64::from(clusters * splits);
-        let partials = device.alloc(4 * 2 * blocks * u64::from(spec.rows() * spec.cols())).unwrap();
+        let partials =
+            device.alloc(4 * 2 * blocks * u64::from(spec.tile().bm * spec.tile().bn)).unwrap();
         let bytes = 4 * blocks * u64::from(spec.warps_with_sums());
         let counters = device.alloc(bytes).unwrap();
         device.fill_u8(counters, 0, bytes).unwrap();
@@ -161,7 +163,7 @@ fn run(
             1,
         ],
         block: [spec.threads(), 1, 1],
-        dynamic_shared: spec.shared_bytes(blocks),
+        dynamic_shared: shared_bytes(spec, blocks),
     };
     let cluster = [splits, 1, 1];
     let early = starts_early(spec);
@@ -195,21 +197,39 @@ fn run(
     }
 }
 
-/// Whether it waits for the launch in front, as those that `auto` chooses from do.
-fn starts_early(spec: &TensorCoreDescriptor) -> bool {
-    let is_chosen = spec.abi() == TensorCoreAbi::TensorMap || spec.takes_unaligned() == [true; 2];
-    is_chosen && spec.layouts(InputType::Bf16).is_some()
+/// Whether blocks of a cluster share a tile, each with its part of K.
+fn splits_k(spec: &KernelDescriptor) -> bool {
+    spec.abi() == KernelAbi::WgmmaClusters
 }
 
-fn failure(ptx: &str, spec: &TensorCoreDescriptor) -> Option<String> {
-    let has_halves = spec.layouts(InputType::Bf16).is_some();
-    let (divisions, streams) = match spec.splits() {
+/// Whether rows of A and of B may begin anywhere.
+fn reads_anywhere(spec: &KernelDescriptor) -> bool {
+    [false, true].map(|is_b| spec.reads(is_b, false)) == [Reads::Anywhere; 2]
+}
+
+/// Dynamic shared memory per block where `blocks` share a multiprocessor.
+fn shared_bytes(spec: &KernelDescriptor, blocks: u32) -> u32 {
+    let Shared::Stages { blocks: most, bytes } = spec.shared() else {
+        unreachable!("a launch chooses the stages of every kernel for 16 bits");
+    };
+    bytes[usize::from(blocks < most)]
+}
+
+/// Whether it waits for the launch in front, as those that `auto` chooses from do.
+fn starts_early(spec: &KernelDescriptor) -> bool {
+    let is_chosen = spec.abi().has_tensor_maps() || reads_anywhere(spec);
+    is_chosen && spec.takes_transposes()
+}
+
+fn failure(ptx: &str, spec: &KernelDescriptor) -> Option<String> {
+    let has_halves = spec.takes_transposes();
+    let (divisions, streams) = match splits_k(spec) {
         true => (WHOLE_TILES, &STREAM_K[..]),
         false => ([TILES, 1], &[][..]),
     };
     let of = |is_half, accumulates| Output { is_half, accumulates };
     let plain = of(false, false);
-    let outputs = match (has_halves, spec.splits()) {
+    let outputs = match (has_halves, splits_k(spec)) {
         (false, _) => vec![plain],
         (true, true) => vec![plain, of(true, true)],
         // Sums are stored in other ways for each.
@@ -227,8 +247,8 @@ fn failure(ptx: &str, spec: &TensorCoreDescriptor) -> Option<String> {
     runs.find_map(run)
 }
 
-pub fn entries() -> Vec<(&'static TensorCoreDescriptor, String)> {
-    TENSOR_CORE.iter().map(|&spec| (spec, shipped(spec.entry_point(InputType::Bf16)))).collect()
+pub fn entries() -> Vec<(&'static KernelDescriptor, String)> {
+    TENSOR_CORE.iter().map(|&spec| (spec, shipped(spec.entry_points(false)[0]))).collect()
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use cuda_gemm::Error as GemmError;
 use host::compare::Options;
-use host::{Compute, Gemm, Shape, auto, shape};
+use host::{Compute, Gemm, Shape, select, shape};
 
 use crate::commands::l2::L2Arg;
 use crate::commands::product::{ProductArgs, seed};
@@ -103,7 +103,7 @@ impl BenchArgs {
     /// The names of the kernels, `auto` if none is named.
     pub fn kernels(&self) -> Vec<&str> {
         match &self.kernels[..] {
-            [] => vec![auto::NAME],
+            [] => vec![select::NAME],
             names => names.iter().map(|name| name.trim()).collect(),
         }
     }

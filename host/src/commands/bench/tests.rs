@@ -84,7 +84,7 @@ fn a_row_of_auto_says_what_was_chosen() {
     let row: Value = serde_json::from_str(text.lines().nth(1).unwrap()).unwrap();
     assert_eq!((&row["kernel"], &row["status"]), (&"auto".into(), &"PASS".into()));
     let choice = device.auto().unwrap().choose(&host::Gemm::new(20, 20, 20)).unwrap();
-    assert_eq!(row["chosen"], choice.descriptor.name());
+    assert_eq!(row["chosen"], choice.kernel.name());
     assert_eq!(row["splits"], choice.splits);
 }
 

@@ -2,15 +2,14 @@
 
 use host::Compute;
 use host::kernels::TENSOR_CORE_LADDER;
-use host::kernels::abi::tensor_core::{BK, TensorCoreAbi, TensorCoreDescriptor};
-use host::kernels::abi::{KernelDescriptor, Target, Tile};
+use host::kernels::abi::{Arithmetic, KernelDescriptor, Target, Tile};
 use serde::Serialize;
 
 use super::{geometry, plain, title};
 use crate::report::format::Format;
 use crate::report::json;
 
-/// A kernel in f32, in JSON.
+/// A kernel for f32 matrices, in JSON.
 #[derive(Serialize)]
 struct Explanation {
     kernel: &'static str,
@@ -27,8 +26,16 @@ struct Explanation {
     splits: bool,
 }
 
+/// Explains a kernel.
+pub fn explained(descriptor: &KernelDescriptor, format: Format) -> String {
+    match descriptor.arithmetic() {
+        Arithmetic::Bits16 => in_16_bits(descriptor, format),
+        _ => in_f32(descriptor, format),
+    }
+}
+
 /// Explains a tile, or a kernel for tensor cores on f32 matrices.
-pub fn in_f32(descriptor: &KernelDescriptor, format: Format) -> String {
+fn in_f32(descriptor: &KernelDescriptor, format: Format) -> String {
     let header = plain(descriptor.header());
     let compute = Compute::of_kernel(descriptor);
     let Tile { bm, bn, bk, tm, tn } = descriptor.tile();
@@ -51,12 +58,7 @@ pub fn in_f32(descriptor: &KernelDescriptor, format: Format) -> String {
             };
             format!(
                 "{}{header}{}{}",
-                preface(
-                    descriptor.name(),
-                    descriptor.summary(),
-                    &runs,
-                    descriptor.target() == Target::Sm90a
-                ),
+                preface(descriptor, &runs),
                 title("Geometry"),
                 geometry(descriptor)
             )
@@ -65,10 +67,11 @@ pub fn in_f32(descriptor: &KernelDescriptor, format: Format) -> String {
 }
 
 /// What is above the header of a file that has several kernels.
-fn preface(name: &str, summary: &str, options: &str, needs_hopper: bool) -> String {
-    let needs = match needs_hopper {
-        true => " It needs compute capability 9.0: a Hopper GPU, or `--device soft-sm90`.",
-        false => "",
+fn preface(descriptor: &KernelDescriptor, options: &str) -> String {
+    let (name, summary) = (descriptor.name(), descriptor.summary());
+    let needs = match descriptor.target() {
+        Target::Sm90a => " It needs compute capability 9.0: a Hopper GPU, or `--device soft-sm90`.",
+        Target::Sm80 => "",
     };
     format!(
         "`{name}`: {summary}.\nNo rung of the ladder: `auto` takes it where it should be the fastest, and `--kernel \
@@ -76,9 +79,9 @@ fn preface(name: &str, summary: &str, options: &str, needs_hopper: bool) -> Stri
     )
 }
 
-/// A kernel for tensor cores, in JSON.
+/// A kernel of 16-bit operands, in JSON.
 #[derive(Serialize)]
-struct TensorCoreExplanation {
+struct ExplanationIn16Bits {
     kernel: &'static str,
     /// The place in the ladder of tensor cores, from 1; null for what is not in it.
     rung: Option<usize>,
@@ -86,42 +89,37 @@ struct TensorCoreExplanation {
     text: String,
     block_tile: [u32; 3],
     threads: u32,
-    shared_bytes: u32,
+    shared_bytes: u64,
     /// Whether the blocks of a cluster can split K.
     splits: bool,
     /// Multiply-adds for each element of A and B that a block reads.
     multiply_adds_per_element: f64,
 }
 
-/// Explains a kernel for tensor cores.
-pub fn tensor_core(descriptor: &TensorCoreDescriptor, format: Format) -> String {
-    let [bm, bn] = [descriptor.rows(), descriptor.cols()];
+/// Explains a kernel of 16-bit operands.
+fn in_16_bits(descriptor: &KernelDescriptor, format: Format) -> String {
+    let Tile { bm, bn, bk, .. } = descriptor.tile();
     let mut ladder = TENSOR_CORE_LADDER.iter();
     let rung = ladder.position(|one| one.name() == descriptor.name()).map(|place| place + 1);
-    let explanation = TensorCoreExplanation {
+    let explanation = ExplanationIn16Bits {
         kernel: descriptor.name(),
         rung,
         summary: descriptor.summary(),
         text: plain(descriptor.header()),
-        block_tile: [bm, bn, BK],
+        block_tile: [bm, bn, bk],
         threads: descriptor.threads(),
-        shared_bytes: descriptor.shared_bytes(descriptor.blocks_per_multiprocessor()),
-        splits: descriptor.splits(),
+        shared_bytes: descriptor.shared_bytes().unwrap_or_default(),
+        splits: descriptor.abi().splits_k(),
         multiply_adds_per_element: f64::from(bm) * f64::from(bn) / f64::from(bm + bn),
     };
     let preface = match rung {
         Some(_) => String::new(),
-        None => preface(
-            descriptor.name(),
-            descriptor.summary(),
-            " --compute bf16",
-            descriptor.abi() == TensorCoreAbi::TensorMap,
-        ),
+        None => preface(descriptor, " --compute bf16"),
     };
     match format {
         Format::Json => json::line(&explanation),
         Format::Table => format!(
-            "{preface}{}{}  tile of C:      {bm} x {bn}, in steps of {BK} along K\n  threads:        {} \
+            "{preface}{}{}  tile of C:      {bm} x {bn}, in steps of {bk} along K\n  threads:        {} \
              per block\n  shared memory:  {} bytes per block\n  splits of K:    {}\n  \
              reuse:          {:.1} multiply-adds for each element of A and B that a block reads\n",
             explanation.text,

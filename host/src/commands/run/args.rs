@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::ArgAction;
 use host::kernels::abi::KernelAbi;
-use host::{DeviceChoice, KernelOptions, L2, Selection, Shape, auto};
+use host::{DeviceChoice, KernelOptions, L2, Selection, Shape, select};
 
 use super::checks::CheckArgs;
 use crate::commands::l2::L2Arg;
@@ -210,22 +210,21 @@ impl RunArgs {
             Ok(choice)
         };
         match &self.kernels[..] {
-            [] => Ok(vec![one(auto::NAME)?]),
+            [] => Ok(vec![one(select::NAME)?]),
             names => names.iter().map(|name| one(name)).collect(),
         }
     }
 
     fn check(&self, choice: Selection) -> Result<(), Error> {
-        let (is_one, is_staged) = match choice {
-            Selection::Rung(descriptor) => (true, descriptor.abi() == KernelAbi::SplitK),
-            Selection::TensorCore(_) => (true, false),
-            _ => (false, false),
+        let abi = match choice {
+            Selection::Kernel(kernel) => Some(kernel.abi()),
+            Selection::All(_) | Selection::Auto | Selection::Cublas => None,
         };
-        let is_for_auto = matches!(choice, Selection::Auto | Selection::All);
-        let shares_steps = matches!(choice, Selection::TensorCore(one) if one.splits());
+        let is_for_auto = choice.is_all() || matches!(choice, Selection::Auto);
+        let shares_steps = abi == Some(KernelAbi::WgmmaClusters);
         let mistakes = [
             (
-                self.splits.is_some() && !is_one,
+                self.splits.is_some() && abi.is_none(),
                 "--splits is for one kernel: name a tile, one of tf32_split or of tf32 without bulk copies, or one \
                  of wgmma_split, with --kernel (--list)",
             ),
@@ -240,7 +239,7 @@ impl RunArgs {
                  (--list)",
             ),
             (
-                self.staged && !is_staged,
+                self.staged && abi != Some(KernelAbi::SplitK),
                 "--staged is for the tiles, and for the tf32 kernels without bulk copies: name one with \
                  --kernel (--list)",
             ),

@@ -14,7 +14,7 @@ use cuda_std::shared::SharedPtr;
 
 use crate::abi::tensor_core::BK;
 use crate::device::pipeline::tile_load::read_once;
-use crate::device::schedule::raster::swizzle_wide as swizzle;
+use crate::device::schedule::raster::rasterize_wide;
 
 /// The launch's tiles, and the clusters that share them.
 #[derive(Clone, Copy)]
@@ -88,7 +88,7 @@ impl Sequence {
     pub fn place(self, tile: u32) -> [u32; 3] {
         let tiles = self.width * self.height;
         let product = tile / tiles.max(1);
-        let (y, x) = swizzle(tile - product * tiles, self.width, self.height);
+        let (y, x) = rasterize_wide(tile - product * tiles, self.width, self.height);
         [product, y, x]
     }
 

@@ -5,7 +5,7 @@ use cuda_std::prelude::*;
 use crate::abi::tensor_core::options::{BROADCAST_A, BROADCAST_B};
 use crate::device::output::tensor::{AT_ONCE, TensorOutput};
 use crate::device::pipeline::tile_load::read_once;
-use crate::device::schedule::raster::swizzle_wide;
+use crate::device::schedule::raster::rasterize_wide;
 
 /// The tiles of the products of a launch.
 #[derive(Clone, Copy)]
@@ -58,7 +58,7 @@ impl Tiles {
     pub fn place(self, tile: u32) -> (u32, u32, u32) {
         let of_product = self.width * self.height;
         let product = tile / of_product.max(1);
-        let (y, x) = swizzle_wide(tile - product * of_product, self.width, self.height);
+        let (y, x) = rasterize_wide(tile - product * of_product, self.width, self.height);
         (product, y * self.rows, x * self.cols)
     }
 

@@ -1,4 +1,4 @@
-//! Block swizzle: which tile of C a block computes.
+//! Raster order: which tile of C a block computes.
 
 use cuda_std::prelude::*;
 
@@ -7,9 +7,9 @@ const GROUP: u32 = 8;
 
 /// The tile (row, column) of this block, rasterised for the L2 cache.
 #[inline(always)]
-pub fn swizzled_tile() -> (u32, u32) {
+pub fn rasterized_tile() -> (u32, u32) {
     let (width, height) = (thread::grid_dim_x(), thread::grid_dim_y());
-    swizzle(thread::block_idx_y() * width + thread::block_idx_x(), width, height)
+    rasterize(thread::block_idx_y() * width + thread::block_idx_x(), width, height)
 }
 
 /// The tile (row, column) with this number, of a C of `width` x `height` tiles.
@@ -26,18 +26,18 @@ pub fn swizzled_tile() -> (u32, u32) {
 ///   3  7 11  ...           ...
 /// ```
 #[inline(always)]
-pub fn swizzle(number: u32, width: u32, height: u32) -> (u32, u32) {
-    swizzle_by::<GROUP>(number, width, height)
+pub fn rasterize(number: u32, width: u32, height: u32) -> (u32, u32) {
+    rasterize_by::<GROUP>(number, width, height)
 }
 
-/// [`swizzle`] down 16 rows, for tiles that are wider than high.
+/// [`rasterize`] down 16 rows, for tiles that are wider than high.
 #[inline(always)]
-pub fn swizzle_wide(number: u32, width: u32, height: u32) -> (u32, u32) {
-    swizzle_by::<16>(number, width, height)
+pub fn rasterize_wide(number: u32, width: u32, height: u32) -> (u32, u32) {
+    rasterize_by::<16>(number, width, height)
 }
 
 #[inline(always)]
-fn swizzle_by<const GROUP: u32>(number: u32, width: u32, height: u32) -> (u32, u32) {
+fn rasterize_by<const GROUP: u32>(number: u32, width: u32, height: u32) -> (u32, u32) {
     let first = number / (width * GROUP).max(1) * GROUP;
     // The last group may have fewer rows.
     let rows = (height - first).clamp(1, GROUP);

@@ -67,6 +67,8 @@ macro_rules! kernel_module {
                 arithmetic: Arithmetic::Fma,
                 target: Target::Sm80,
                 source: include_str!($source),
+                variants: &[],
+                reads_anywhere: [false; 2],
             };
 
             entry_points!($name, min_blocks $min_blocks, ALIGNED = true as _ | false as unaligned);

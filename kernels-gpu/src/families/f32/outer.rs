@@ -95,6 +95,8 @@ macro_rules! outer_module {
                 arithmetic: Arithmetic::Fma,
                 target: Target::Sm80,
                 source: include_str!("outer.rs"),
+                variants: &[],
+                reads_anywhere: [false; 2],
             };
 
             entry_points!($name, min_blocks $min_blocks, ALIGNED = false as _);

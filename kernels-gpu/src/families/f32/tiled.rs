@@ -113,7 +113,7 @@ use crate::device::pipeline::dependent_launch;
 use crate::device::reduce::split_k::{
     MAX_QUADS, OutputPartition, Quads, reduce_slices, reduce_splits,
 };
-use crate::device::schedule::raster::swizzled_tile;
+use crate::device::schedule::raster::rasterized_tile;
 use crate::device::schedule::split_k::Params;
 
 /// The kernel, for a geometry. `TM` and `TN` are the geometry's: stable Rust allows only parameters
@@ -237,7 +237,7 @@ impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
         let (params, split) = unsafe { params.of_block() };
         let Params { m, n, a, lda, b, ldb, layout, .. } = params;
         let tid = thread::thread_idx_x();
-        let (block_y, block_x) = swizzled_tile();
+        let (block_y, block_x) = rasterized_tile();
         let (block_row, block_col) = (block_y * G::BM, block_x * G::BN);
 
         // What this thread computes: its slice of every step.

@@ -25,7 +25,8 @@ use cuda_std::prelude::*;
 
 use crate::abi::epilogue::Parameters;
 use crate::abi::tensor_core::options::HALF_OUTPUT;
-use crate::abi::tensor_core::{BK, TensorCoreAbi, TensorCoreDescriptor, entry_points};
+use crate::abi::tensor_core::{BK, variants};
+use crate::abi::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
 use crate::device::operand::half_rows::{HalfRows, VECTOR};
 use crate::device::operand::half_tile::HalfTile;
 use crate::device::output::matrix::Output;
@@ -39,7 +40,7 @@ const MMA_K: u32 = 16;
 const MMA_M: u32 = 16;
 const MMA_N: u32 = 8;
 
-/// Declares a kernel for each element type and layout, and its [`TensorCoreDescriptor`].
+/// Declares a kernel for each element type and layout, and its [`KernelDescriptor`].
 macro_rules! kernels {
     ($(
         $(#[$doc:meta])*
@@ -48,24 +49,27 @@ macro_rules! kernels {
         $blocks:literal per multiprocessor;
     )*) => {$(
         $(#[$doc])*
-        pub const $descriptor: TensorCoreDescriptor = TensorCoreDescriptor {
-            entry_points: entry_points!($name, layouts),
+        pub const $descriptor: KernelDescriptor = KernelDescriptor {
+            name: stringify!($name),
             summary: $summary,
-            tile: [$warps_m * $mt * MMA_M, $warps_n * $nt * MMA_N],
-            threads: $warps_m * $warps_n * 32,
-            shared_bytes: [shared_bytes([$warps_m * $mt * MMA_M, $warps_n * $nt * MMA_N]); 2],
-            abi: TensorCoreAbi::Pointer,
-            persistent: false,
-            splits: false,
-            unaligned: [true, true],
-            blocks: $blocks,
+            origin: None,
+            tile: crate::abi::Tile::of_fragments([$warps_m * $mt * MMA_M, $warps_n * $nt * MMA_N], $warps_m * $warps_n * 32),
+            block: [$warps_m * $warps_n * 32, 1],
+            grid: GridOrder::Linear,
+            shared: Shared::Stages { blocks: $blocks, bytes: [shared_bytes([$warps_m * $mt * MMA_M, $warps_n * $nt * MMA_N]); 2] },
+            unaligned: None,
+            abi: KernelAbi::MmaPointers,
+            arithmetic: Arithmetic::Bits16,
+            target: Target::Sm80,
             source: include_str!("mma_outer.rs"),
+            variants: variants!($name, layouts),
+            reads_anywhere: [true; 2],
         };
 
         /// Computes `C = epilogue(alpha * op(A) * op(B) + beta * C)` for each product of a batch.
         ///
         /// # Safety
-        /// - The parameters and the grid are as [`TensorCoreDescriptor`] says. The launch may begin
+        /// - The parameters and the grid are as [`KernelDescriptor`] says. The launch may begin
         ///   early.
         /// - Nothing else writes A or B, or touches C, during the launch.
         #[kernel(

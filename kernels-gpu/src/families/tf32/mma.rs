@@ -66,7 +66,7 @@ use crate::device::operand::input::Input;
 use crate::device::output::matrix::Output;
 use crate::device::pipeline::dependent_launch;
 use crate::device::reduce::split_k::{is_last_to_arrive, reduce_sums, tile_number};
-use crate::device::schedule::raster::swizzled_tile;
+use crate::device::schedule::raster::rasterized_tile;
 use crate::device::schedule::split_k::Params;
 
 /// Elements of a chunk of 16 bytes.
@@ -130,6 +130,8 @@ macro_rules! kernels {
                 arithmetic: if $split { Arithmetic::Tf32x3 } else { Arithmetic::Tf32 },
                 target: Target::Sm80,
                 source: include_str!("mma.rs"),
+                variants: &[],
+                reads_anywhere: [false; 2],
             };
 
             entry_points!($name, min_blocks $min_blocks, ALIGNED = true as _ | false as unaligned);
@@ -279,7 +281,7 @@ impl<
     /// Where the block's tile begins.
     #[inline(always)]
     fn block() -> (u32, u32) {
-        let (y, x) = swizzled_tile();
+        let (y, x) = rasterized_tile();
         (y * Self::BM, x * Self::BN)
     }
 

@@ -43,7 +43,7 @@ use crate::abi::{
 use crate::device::operand::fragment::fragment;
 use crate::device::operand::input::Input;
 use crate::device::output::matrix::Output;
-use crate::device::schedule::raster::swizzled_tile;
+use crate::device::schedule::raster::rasterized_tile;
 
 /// Rows of C per block.
 const BM: u32 = 128;
@@ -96,6 +96,8 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     arithmetic: Arithmetic::Fma,
     target: Target::Sm80,
     source: include_str!("async_copy.rs"),
+    variants: &[],
+    reads_anywhere: [false; 2],
 };
 
 /// `C = alpha * A * B + beta * C`.
@@ -122,7 +124,7 @@ pub unsafe fn async_copy<const ALIGNED: bool>(
     ldc: u32,
 ) {
     let tid = thread::thread_idx_x();
-    let (block_y, block_x) = swizzled_tile();
+    let (block_y, block_x) = rasterized_tile();
     let (block_row, block_col) = (block_y * BM, block_x * BN);
     // SAFETY: as the launch promises.
     let (a, b, c) = unsafe {

@@ -80,6 +80,8 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     arithmetic: Arithmetic::Fma,
     target: Target::Sm80,
     source: include_str!("prefetch.rs"),
+    variants: &[],
+    reads_anywhere: [false; 2],
 };
 
 /// `C = alpha * A * B + beta * C`.

@@ -63,6 +63,8 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     arithmetic: Arithmetic::Fma,
     target: Target::Sm80,
     source: include_str!("smem_tile.rs"),
+    variants: &[],
+    reads_anywhere: [false; 2],
 };
 
 /// `C = alpha * A * B + beta * C`, one output per thread.

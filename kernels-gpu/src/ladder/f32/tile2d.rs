@@ -82,6 +82,8 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     arithmetic: Arithmetic::Fma,
     target: Target::Sm80,
     source: include_str!("tile2d.rs"),
+    variants: &[],
+    reads_anywhere: [false; 2],
 };
 
 /// `C = alpha * A * B + beta * C`, 8 x 8 outputs per thread.

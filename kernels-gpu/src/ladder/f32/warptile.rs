@@ -43,7 +43,7 @@ use crate::device::operand::fragment::{fragment, fragment16};
 use crate::device::operand::input::Input;
 use crate::device::operand::share::{load_share, store_share, store_share_transposed};
 use crate::device::output::matrix::Output;
-use crate::device::schedule::raster::swizzled_tile;
+use crate::device::schedule::raster::rasterized_tile;
 
 /// Rows of C per block.
 const BM: u32 = 128;
@@ -93,6 +93,8 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     arithmetic: Arithmetic::Fma,
     target: Target::Sm80,
     source: include_str!("warptile.rs"),
+    variants: &[],
+    reads_anywhere: [false; 2],
 };
 
 /// `C = alpha * A * B + beta * C`.
@@ -119,7 +121,7 @@ pub unsafe fn warptile<const ALIGNED: bool>(
     ldc: u32,
 ) {
     let tid = thread::thread_idx_x();
-    let (block_y, block_x) = swizzled_tile();
+    let (block_y, block_x) = rasterized_tile();
     let (block_row, block_col) = (block_y * BM, block_x * BN);
     // SAFETY: as the launch promises.
     let (a, b, c) = unsafe {

@@ -49,12 +49,13 @@ use cuda_std::shared::SharedPtr;
 
 use crate::abi::epilogue::Parameters;
 use crate::abi::tensor_core::options::HALF_OUTPUT;
-use crate::abi::tensor_core::{BK, TensorCoreAbi, TensorCoreDescriptor, entry_points};
+use crate::abi::tensor_core::{BK, variants};
+use crate::abi::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
 use crate::device::output::matrix::Output;
 use crate::device::output::places::NoColumnBias;
 use crate::device::output::staging::STAGING;
 use crate::device::output::tensor::TensorOutput;
-use crate::device::schedule::raster::swizzle;
+use crate::device::schedule::raster::rasterize;
 
 /// Elements along K that one instruction multiplies, and the parts of a step.
 const MMA_K: u32 = 16;
@@ -69,7 +70,7 @@ const CHUNK: u32 = 8;
 const _: () =
     assert!(PARTS.is_multiple_of(2), "the fragments of its parts are in two sets, in turn");
 
-/// Declares a kernel for each element type and layout, and its [`TensorCoreDescriptor`].
+/// Declares a kernel for each element type and layout, and its [`KernelDescriptor`].
 macro_rules! kernels {
     ($(
         $(#[$doc:meta])*
@@ -77,24 +78,27 @@ macro_rules! kernels {
         $warps_m:literal x $warps_n:literal warps of $mt:literal x $nt:literal, $sums:literal sums;
     )*) => {$(
         $(#[$doc])*
-        pub const $descriptor: TensorCoreDescriptor = TensorCoreDescriptor {
-            entry_points: entry_points!($name, layouts),
+        pub const $descriptor: KernelDescriptor = KernelDescriptor {
+            name: stringify!($name),
             summary: $summary,
-            tile: [$warps_m * $mt * 16, $warps_n * $nt * 8],
-            threads: $warps_m * $warps_n * 32,
-            shared_bytes: [STAGES * BK * ($warps_m * $mt * 16 + $warps_n * $nt * 8) * 2; 2],
-            abi: TensorCoreAbi::Pointer,
-            persistent: false,
-            splits: false,
-            unaligned: [false; 2],
-            blocks: 1,
+            origin: None,
+            tile: crate::abi::Tile::of_fragments([$warps_m * $mt * 16, $warps_n * $nt * 8], $warps_m * $warps_n * 32),
+            block: [$warps_m * $warps_n * 32, 1],
+            grid: GridOrder::Linear,
+            shared: Shared::Stages { blocks: 1, bytes: [STAGES * BK * ($warps_m * $mt * 16 + $warps_n * $nt * 8) * 2; 2] },
+            unaligned: None,
+            abi: KernelAbi::MmaPointers,
+            arithmetic: Arithmetic::Bits16,
+            target: Target::Sm80,
             source: include_str!("mma.rs"),
+            variants: variants!($name, layouts),
+            reads_anywhere: [false; 2],
         };
 
         /// Computes `C = epilogue(alpha * op(A) * op(B) + beta * C)` for each product of a batch.
         ///
         /// # Safety
-        /// - The parameters and the grid are as [`TensorCoreDescriptor`] says.
+        /// - The parameters and the grid are as [`KernelDescriptor`] says.
         /// - Nothing else writes A or B, or touches C, during the launch.
         #[kernel(
             block = $warps_m * $warps_n * 32,
@@ -214,7 +218,7 @@ unsafe fn gemm<
     let (bm, bn) = (WARPS_M * wm, WARPS_N * wn);
     let threads = WARPS_M * WARPS_N * 32;
     let tid = thread::thread_idx_x();
-    let (block_y, block_x) = swizzle(thread::block_idx_x(), n.div_ceil(bn), m.div_ceil(bm));
+    let (block_y, block_x) = rasterize(thread::block_idx_x(), n.div_ceil(bn), m.div_ceil(bm));
     let (block_row, block_col) = (block_y * bm, block_x * bn);
     // What this thread computes.
     let (warp, lane) = (tid / 32, tid % 32);

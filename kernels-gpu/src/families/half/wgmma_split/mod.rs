@@ -59,9 +59,9 @@ use self::storage::{MAX_STAGES, Storage};
 use crate::abi::epilogue::Parameters;
 use crate::abi::tensor_core::options::{BROADCAST_A, BROADCAST_B, HALF_OUTPUT, TRANSPOSED_C};
 use crate::abi::tensor_core::{
-    BK, PANEL, RESERVED_SHARED_MEMORY_PER_BLOCK, SHARED_MEMORY_PER_MULTIPROCESSOR, TensorCoreAbi,
-    TensorCoreDescriptor, entry_points,
+    BK, PANEL, RESERVED_SHARED_MEMORY_PER_BLOCK, SHARED_MEMORY_PER_MULTIPROCESSOR, variants,
 };
+use crate::abi::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
 use crate::device::multiply::warpgroup::multiply;
 use crate::device::operand::unaligned::Unaligned;
 use crate::device::output::matrix::Output;
@@ -74,7 +74,7 @@ use crate::device::schedule::cluster::{Entry, Pass, Sequence};
 /// Threads of a warp.
 const WARP: u32 = 32;
 
-/// Declares a kernel for each element type and layout, and its [`TensorCoreDescriptor`].
+/// Declares a kernel for each element type and layout, and its [`KernelDescriptor`].
 macro_rules! kernels {
     ($(
         $(#[$doc:meta])*
@@ -83,24 +83,29 @@ macro_rules! kernels {
         $producers:literal producers;
     )*) => {$(
         $(#[$doc])*
-        pub const $descriptor: TensorCoreDescriptor = TensorCoreDescriptor {
-            entry_points: entry_points!($name, layouts),
+        pub const $descriptor: KernelDescriptor = KernelDescriptor {
+            name: stringify!($name),
             summary: $summary,
-            tile: [$warpgroups * WM, <[f32; $sums] as Accumulator>::COLS],
-            threads: $warpgroups * WARPGROUP + $producers,
-            shared_bytes: [
-                Storage::<$sums, $warpgroups, $blocks>::bytes($blocks, most_stages($producers)),
-                Storage::<$sums, $warpgroups, $blocks>::bytes(1, most_stages($producers)),
-            ],
-            abi: TensorCoreAbi::TensorMap,
-            persistent: false,
-            splits: true,
-            unaligned: [copies($producers), false],
-            blocks: $blocks,
+            origin: None,
+            tile: crate::abi::Tile::of_fragments([$warpgroups * WM, <[f32; $sums] as Accumulator>::COLS], $warpgroups * WARPGROUP),
+            block: [$warpgroups * WARPGROUP + $producers, 1],
+            grid: GridOrder::Linear,
+            shared: Shared::Stages { blocks: $blocks, bytes: [
+                    Storage::<$sums, $warpgroups, $blocks>::bytes($blocks, most_stages($producers)),
+                    Storage::<$sums, $warpgroups, $blocks>::bytes(1, most_stages($producers)),
+                ] },
+            unaligned: None,
+            abi: KernelAbi::WgmmaClusters,
+            arithmetic: Arithmetic::Bits16,
+            target: Target::Sm90a,
             source: include_str!("mod.rs"),
+            variants: variants!($name, layouts),
+            reads_anywhere: [copies($producers), false],
         };
         const _: () = assert!(
-            $blocks * ($descriptor.shared_bytes[0] + RESERVED_SHARED_MEMORY_PER_BLOCK) <= SHARED_MEMORY_PER_MULTIPROCESSOR,
+            $blocks * (Storage::<$sums, $warpgroups, $blocks>::bytes($blocks, most_stages($producers))
+                + RESERVED_SHARED_MEMORY_PER_BLOCK)
+                <= SHARED_MEMORY_PER_MULTIPROCESSOR,
             "a multiprocessor has memory for its blocks"
         );
         const _: () = assert!($descriptor.warps_with_sums() == 4 * $warpgroups, "each has its counter");
@@ -108,7 +113,7 @@ macro_rules! kernels {
         /// Computes `C = epilogue(alpha * op(A) * op(B) + beta * C)` for each product of a batch.
         ///
         /// # Safety
-        /// - The parameters, the grid and the clusters are as [`TensorCoreDescriptor`] says. The
+        /// - The parameters, the grid and the clusters are as [`KernelDescriptor`] says. The
         ///   launch may begin early.
         /// - Nothing else writes A or B, or touches C, during the launch.
         #[kernel(

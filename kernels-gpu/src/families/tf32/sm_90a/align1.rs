@@ -54,7 +54,7 @@ use crate::device::output::tensor::TensorOutput;
 use crate::device::output::tile::tile_bytes;
 use crate::device::pipeline::dependent_launch;
 use crate::device::reduce::split_k::{is_last_to_arrive, reduce_sums, tile_number};
-use crate::device::schedule::raster::swizzled_tile;
+use crate::device::schedule::raster::rasterized_tile;
 use crate::device::schedule::split_k::Params;
 
 /// Threads of a block, and warps.
@@ -122,6 +122,8 @@ macro_rules! kernels {
                 arithmetic: Arithmetic::Tf32,
                 target: Target::Sm90a,
                 source: include_str!("align1.rs"),
+                variants: &[],
+                reads_anywhere: [false; 2],
             };
 
             entry_points!($name, min_blocks 2, ALIGNED = false as _);
@@ -250,7 +252,7 @@ impl<const BM: u32, const BN: u32, const PART_A: usize, const PART_B: usize>
     /// before.
     #[inline(always)]
     fn block() -> [u32; 2] {
-        let (y, x) = swizzled_tile();
+        let (y, x) = rasterized_tile();
         [y * BM, x * BN]
     }
 

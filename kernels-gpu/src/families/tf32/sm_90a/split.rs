@@ -50,7 +50,7 @@ use crate::device::pipeline::roles::WARPGROUP;
 use crate::device::pipeline::state::PipelineState;
 use crate::device::pipeline::tile_load::{load_tile, read_once};
 use crate::device::reduce::split_k::{is_last_of_part, reduce_sums, tile_number};
-use crate::device::schedule::raster::swizzle;
+use crate::device::schedule::raster::rasterize;
 use crate::device::schedule::split_k::Params;
 
 /// Columns of C per warpgroup, which `wgmma` fixes, and per block.
@@ -94,6 +94,8 @@ macro_rules! kernels {
             arithmetic: Arithmetic::Tf32,
             target: Target::Sm90a,
             source: include_str!("split.rs"),
+            variants: &[],
+            reads_anywhere: [false; 2],
         };
 
         const _: () = assert!(
@@ -202,7 +204,7 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
     #[inline(always)]
     fn block() -> (u32, u32) {
         let (width, height) = (thread::grid_dim_x(), thread::grid_dim_y());
-        let (y, x) = swizzle(black_box(tile_number()), width, height);
+        let (y, x) = rasterize(black_box(tile_number()), width, height);
         (y * Self::BM, x * BN)
     }
 

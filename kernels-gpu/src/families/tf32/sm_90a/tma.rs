@@ -62,7 +62,7 @@ use crate::device::pipeline::roles::{
     CONSUMER_REGISTERS, PRODUCER_REGISTERS, WARPGROUP, moves_registers,
 };
 use crate::device::pipeline::state::PipelineState;
-use crate::device::schedule::raster::swizzle;
+use crate::device::schedule::raster::rasterize;
 
 /// Columns of C per warpgroup, which `wgmma` fixes, and per block.
 const WN: u32 = 64;
@@ -97,13 +97,15 @@ macro_rules! kernels {
                 tn: 2,
             },
             block: [THREADS, 1],
-            grid: GridOrder::ColumnsAlongX,
+            grid: GridOrder::Persistent,
             shared: Shared::Dynamic(|_| Storage::<$sums, $stages>::END as u64),
             unaligned: None,
             abi: KernelAbi::Tf32TensorMap,
             arithmetic: Arithmetic::Tf32,
             target: Target::Sm90a,
             source: include_str!("tma.rs"),
+            variants: &[],
+            reads_anywhere: [false; 2],
         };
 
         /// Computes `C = epilogue(alpha * A * op(B) + beta * C)` for each product of a batch.
@@ -219,7 +221,7 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
         // The product of a tile, and the tile's first row and column in it.
         let place = |tile: u32| {
             let product = tile / (width * height).max(1);
-            let (y, x) = swizzle(tile - product * (width * height), width, height);
+            let (y, x) = rasterize(tile - product * (width * height), width, height);
             (product, y * Self::BM, x * BN)
         };
 

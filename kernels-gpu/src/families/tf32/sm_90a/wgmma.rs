@@ -47,7 +47,7 @@ use crate::device::output::matrix::Output;
 use crate::device::pipeline::dependent_launch;
 use crate::device::pipeline::state::PipelineState;
 use crate::device::reduce::split_k::{is_last_of_part, reduce_sums, tile_number};
-use crate::device::schedule::raster::swizzle;
+use crate::device::schedule::raster::rasterize;
 use crate::device::schedule::split_k::Params;
 
 /// Rows of a warpgroup's sums, which `wgmma` fixes.
@@ -97,6 +97,8 @@ macro_rules! kernels {
                 arithmetic: if $split { Arithmetic::Tf32x3 } else { Arithmetic::Tf32 },
                 target: Target::Sm90a,
                 source: include_str!("wgmma.rs"),
+                variants: &[],
+                reads_anywhere: [false; 2],
             };
 
             entry_points!($name, min_blocks 1, ALIGNED = true as _ | false as unaligned);
@@ -371,7 +373,7 @@ impl<
     #[inline(always)]
     fn block() -> (u32, u32) {
         let (width, height) = (thread::grid_dim_x(), thread::grid_dim_y());
-        let (y, x) = swizzle(black_box(tile_number()), width, height);
+        let (y, x) = rasterize(black_box(tile_number()), width, height);
         (y * Self::BM, x * Self::BN)
     }
 

@@ -69,7 +69,7 @@ use crate::device::pipeline::f32_stages::{
     BK, BM, BN, PIPELINE_END, STAGES, SharedStorage, TileNumber,
 };
 use crate::device::reduce::stream_k::Fixup;
-use crate::device::schedule::raster::swizzle;
+use crate::device::schedule::raster::rasterize;
 use crate::device::schedule::stream_k::{MailboxEntry, Scheduler, TilePlace};
 
 /// Threads that compute, and threads that fill the pipeline.
@@ -112,13 +112,15 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     origin: None,
     tile: Tile { bm: BM, bn: BN, bk: BK, tm: TM, tn: TN },
     block: [CONSUMERS + PRODUCERS, 1],
-    grid: GridOrder::ColumnsAlongX,
+    grid: GridOrder::Persistent,
     shared: Shared::Dynamic(|_| (OUT_AT + CONSUMERS / 32 * STAGE_OUT) as u64 * 4),
     unaligned: None,
     abi: KernelAbi::StreamK,
     arithmetic: Arithmetic::Fma,
     target: Target::Sm90a,
     source: include_str!("persistent.rs"),
+    variants: &[],
+    reads_anywhere: [false; 2],
 };
 
 /// Computes `C = epilogue(alpha * A * B + beta * C)` for each product of a batch.
@@ -154,7 +156,7 @@ pub unsafe fn persistent(
     let (width, height) = (n.div_ceil(BN), m.div_ceil(BM));
     let place = |tile: u32| {
         let product = tile / (width * height).max(1);
-        let (y, x) = swizzle(tile - product * (width * height), width, height);
+        let (y, x) = rasterize(tile - product * (width * height), width, height);
         TilePlace { product, row: y * BM, col: x * BN }
     };
     let scheduler = Scheduler {

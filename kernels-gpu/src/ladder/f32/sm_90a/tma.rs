@@ -57,7 +57,7 @@ use crate::device::output::thread_tile::{STAGE_OUT, store_tile};
 use crate::device::pipeline::f32_stages::{
     BK, BM, BN, PIPELINE_END, STAGE_A, STAGE_B, STAGES, SharedStorage, TileNumber,
 };
-use crate::device::schedule::raster::swizzled_tile;
+use crate::device::schedule::raster::rasterized_tile;
 
 /// Offset in shared memory, in elements.
 const OUT_AT: u32 = PIPELINE_END.next_multiple_of(4);
@@ -78,6 +78,8 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     arithmetic: Arithmetic::Fma,
     target: Target::Sm90a,
     source: include_str!("tma.rs"),
+    variants: &[],
+    reads_anywhere: [false; 2],
 };
 
 /// `C = alpha * A * B + beta * C`.
@@ -100,7 +102,7 @@ pub unsafe fn tma(
 ) {
     let tid = thread::thread_idx_x();
     let (warp, lane) = (tid / 32, tid % 32);
-    let (block_y, block_x) = swizzled_tile();
+    let (block_y, block_x) = rasterized_tile();
     let (block_row, block_col) = (block_y * BM, block_x * BN);
     let tiles = k.div_ceil(BK);
 

@@ -38,11 +38,10 @@ use cuda_std::shared;
 use cuda_std::sm_90a::wgmma::{Accumulator, Tile};
 use cuda_std::tma::{self, TensorMap};
 
-use crate::abi::tensor_core::{
-    ALIGNMENT, BK, PANEL, TensorCoreAbi, TensorCoreDescriptor, entry_points,
-};
+use crate::abi::tensor_core::{ALIGNMENT, BK, PANEL, variants};
+use crate::abi::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
 use crate::device::output::matrix::Output;
-use crate::device::schedule::raster::swizzle;
+use crate::device::schedule::raster::rasterize;
 
 /// Rows and columns of C per block.
 const BM: u32 = 64;
@@ -59,24 +58,27 @@ const FULL_AT: u32 = B_AT + BK * BN;
 const _: () = assert!(<[f32; SUMS] as Accumulator>::COLS == BN, "one instruction for a part of K");
 
 /// What the host needs to launch [`wgmma()`].
-pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
-    entry_points: entry_points!(wgmma, types),
+pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
+    name: "wgmma",
     summary: "tensor cores: a warpgroup multiplies what one thread asked for",
-    tile: [BM, BN],
-    threads: THREADS,
-    shared_bytes: [FULL_AT * 2 + 8 + ALIGNMENT - 128; 2],
-    abi: TensorCoreAbi::TensorMap,
-    persistent: true,
-    splits: false,
-    unaligned: [false; 2],
-    blocks: 1,
+    origin: None,
+    tile: crate::abi::Tile::of_fragments([BM, BN], THREADS),
+    block: [THREADS, 1],
+    grid: GridOrder::Persistent,
+    shared: Shared::Stages { blocks: 1, bytes: [FULL_AT * 2 + 8 + ALIGNMENT - 128; 2] },
+    unaligned: None,
+    abi: KernelAbi::Wgmma,
+    arithmetic: Arithmetic::Bits16,
+    target: Target::Sm90a,
     source: include_str!("wgmma.rs"),
+    variants: variants!(wgmma, types),
+    reads_anywhere: [false; 2],
 };
 
 /// `C = alpha * A * B + beta * C`.
 ///
 /// # Safety
-/// - The parameters and the grid are as [`TensorCoreDescriptor`] says.
+/// - The parameters and the grid are as [`KernelDescriptor`] says.
 /// - Nothing else writes A or B, or touches C, during the launch.
 #[kernel(block = THREADS, min_blocks = 1, variants(F16 = false as _ | true as f16))]
 pub unsafe fn wgmma<const F16: bool>(
@@ -109,7 +111,7 @@ pub unsafe fn wgmma<const F16: bool>(
     let mut parity = 0;
     let mut tile = thread::block_idx_x();
     while tile < width * height {
-        let (y, x) = swizzle(tile, width, height);
+        let (y, x) = rasterize(tile, width, height);
         let mut acc = [0.0f32; SUMS];
         let mut at = 0;
         while at < k {

@@ -50,8 +50,9 @@ use crate::abi::epilogue::Parameters;
 use crate::abi::tensor_core::options::HALF_OUTPUT;
 use crate::abi::tensor_core::{
     ALIGNMENT, BK, PANEL, RESERVED_SHARED_MEMORY_PER_BLOCK, SHARED_MEMORY_PER_MULTIPROCESSOR,
-    TensorCoreAbi, TensorCoreDescriptor, entry_points,
+    variants,
 };
+use crate::abi::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
 use crate::device::multiply::warpgroup::multiply_step;
 use crate::device::output::bias::StagedBias;
 use crate::device::output::matrix::Output;
@@ -67,7 +68,7 @@ use crate::device::schedule::persistent::Tiles;
 /// Stages by which the second warpgroup lags behind the first.
 const STAGGER: u32 = 2;
 
-/// Declares a kernel for each element type and layout, and its [`TensorCoreDescriptor`].
+/// Declares a kernel for each element type and layout, and its [`KernelDescriptor`].
 macro_rules! kernels {
     ($(
         $(#[$doc:meta])*
@@ -75,24 +76,27 @@ macro_rules! kernels {
         [f32; $sums:literal] x $warpgroups:literal, $stages:literal stages;
     )*) => {$(
         $(#[$doc])*
-        pub const $descriptor: TensorCoreDescriptor = TensorCoreDescriptor {
-            entry_points: entry_points!($name, layouts),
+        pub const $descriptor: KernelDescriptor = KernelDescriptor {
+            name: stringify!($name),
             summary: $summary,
-            tile: [$warpgroups * WM, <[f32; $sums] as Accumulator>::COLS],
-            threads: ($warpgroups + 1) * WARPGROUP,
-            shared_bytes: [Storage::<$sums, $warpgroups, $stages>::END; 2],
-            abi: TensorCoreAbi::TensorMap,
-            persistent: true,
-            splits: false,
-            unaligned: [false; 2],
-            blocks: 1,
+            origin: None,
+            tile: crate::abi::Tile::of_fragments([$warpgroups * WM, <[f32; $sums] as Accumulator>::COLS], $warpgroups * WARPGROUP),
+            block: [($warpgroups + 1) * WARPGROUP, 1],
+            grid: GridOrder::Persistent,
+            shared: Shared::Stages { blocks: 1, bytes: [Storage::<$sums, $warpgroups, $stages>::END; 2] },
+            unaligned: None,
+            abi: KernelAbi::WgmmaBatched,
+            arithmetic: Arithmetic::Bits16,
+            target: Target::Sm90a,
             source: include_str!("wgmma_persistent.rs"),
+            variants: variants!($name, layouts),
+            reads_anywhere: [false; 2],
         };
 
         /// Computes `C = epilogue(alpha * op(A) * op(B) + beta * C)` for each product of a batch.
         ///
         /// # Safety
-        /// - The parameters and the grid are as [`TensorCoreDescriptor`] says.
+        /// - The parameters and the grid are as [`KernelDescriptor`] says.
         /// - Nothing else writes A or B, or touches C, during the launch.
         #[kernel(
             block = ($warpgroups + 1) * WARPGROUP,

@@ -41,9 +41,9 @@ use cuda_std::tma::{self, TensorMap};
 use crate::abi::epilogue::Parameters;
 use crate::abi::tensor_core::options::HALF_OUTPUT;
 use crate::abi::tensor_core::{
-    ALIGNMENT, BK, RESERVED_SHARED_MEMORY_PER_BLOCK, SHARED_MEMORY_PER_MULTIPROCESSOR,
-    TensorCoreAbi, TensorCoreDescriptor, entry_points,
+    ALIGNMENT, BK, RESERVED_SHARED_MEMORY_PER_BLOCK, SHARED_MEMORY_PER_MULTIPROCESSOR, variants,
 };
+use crate::abi::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
 use crate::device::multiply::warpgroup::multiply_step;
 use crate::device::output::bias::StagedBias;
 use crate::device::output::matrix::Output;
@@ -91,24 +91,27 @@ const _: () = assert!(
 );
 
 /// What the host needs to launch [`wgmma_pingpong()`].
-pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
-    entry_points: entry_points!(wgmma_pingpong, layouts),
+pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
+    name: "wgmma_pingpong",
     summary: "two warpgroups with 128 x 128 outputs each: one multiplies while the other one stores",
-    tile: [BM, BN],
-    threads: THREADS,
-    shared_bytes: [SHARED_BYTES; 2],
-    abi: TensorCoreAbi::TensorMap,
-    persistent: true,
-    splits: false,
-    unaligned: [false; 2],
-    blocks: 1,
+    origin: None,
+    tile: crate::abi::Tile::of_fragments([BM, BN], THREADS),
+    block: [THREADS, 1],
+    grid: GridOrder::Persistent,
+    shared: Shared::Stages { blocks: 1, bytes: [SHARED_BYTES; 2] },
+    unaligned: None,
+    abi: KernelAbi::WgmmaBatched,
+    arithmetic: Arithmetic::Bits16,
+    target: Target::Sm90a,
     source: include_str!("wgmma_pingpong.rs"),
+    variants: variants!(wgmma_pingpong, layouts),
+    reads_anywhere: [false; 2],
 };
 
 /// Computes `C = epilogue(alpha * op(A) * op(B) + beta * C)` for each product of a batch.
 ///
 /// # Safety
-/// - The parameters and the grid are as [`TensorCoreDescriptor`] says.
+/// - The parameters and the grid are as [`KernelDescriptor`] says.
 /// - Nothing else writes A or B, or touches C, during the launch.
 #[kernel(
     block = THREADS,

@@ -41,11 +41,10 @@ use cuda_std::shared;
 use cuda_std::sm_90a::wgmma::{Accumulator, Tile, wait_group};
 use cuda_std::tma::{self, TensorMap};
 
-use crate::abi::tensor_core::{
-    ALIGNMENT, BK, PANEL, TensorCoreAbi, TensorCoreDescriptor, entry_points,
-};
+use crate::abi::tensor_core::{ALIGNMENT, BK, PANEL, variants};
+use crate::abi::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
 use crate::device::output::matrix::Output;
-use crate::device::schedule::raster::swizzle;
+use crate::device::schedule::raster::rasterize;
 
 /// Rows and columns of C per block, and rows of a consumer warpgroup.
 const BM: u32 = 128;
@@ -79,24 +78,30 @@ const _: () = assert!(
 );
 
 /// What the host needs to launch [`wgmma_pipelined()`].
-pub const DESCRIPTOR: TensorCoreDescriptor = TensorCoreDescriptor {
-    entry_points: entry_points!(wgmma_pipelined, types),
+pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
+    name: "wgmma_pipelined",
     summary: "four stages, a producer and two consumer warpgroups, registers that move",
-    tile: [BM, BN],
-    threads: THREADS,
-    shared_bytes: [BARRIERS_AT * 2 + 2 * STAGES * 8 + ALIGNMENT - 128; 2],
-    abi: TensorCoreAbi::TensorMap,
-    persistent: false,
-    splits: false,
-    unaligned: [false; 2],
-    blocks: 1,
+    origin: None,
+    tile: crate::abi::Tile::of_fragments([BM, BN], THREADS),
+    block: [THREADS, 1],
+    grid: GridOrder::Linear,
+    shared: Shared::Stages {
+        blocks: 1,
+        bytes: [BARRIERS_AT * 2 + 2 * STAGES * 8 + ALIGNMENT - 128; 2],
+    },
+    unaligned: None,
+    abi: KernelAbi::Wgmma,
+    arithmetic: Arithmetic::Bits16,
+    target: Target::Sm90a,
     source: include_str!("wgmma_pipelined.rs"),
+    variants: variants!(wgmma_pipelined, types),
+    reads_anywhere: [false; 2],
 };
 
 /// `C = alpha * A * B + beta * C`.
 ///
 /// # Safety
-/// - The parameters and the grid are as [`TensorCoreDescriptor`] says.
+/// - The parameters and the grid are as [`KernelDescriptor`] says.
 /// - Nothing else writes A or B, or touches C, during the launch.
 #[kernel(block = THREADS, min_blocks = 1, variants(F16 = false as _ | true as f16))]
 pub unsafe fn wgmma_pipelined<const F16: bool>(
@@ -113,7 +118,7 @@ pub unsafe fn wgmma_pipelined<const F16: bool>(
     let tid = thread::thread_idx_x();
     let warpgroup = tid / WARPGROUP;
     let steps = k.div_ceil(BK);
-    let (y, x) = swizzle(thread::block_idx_x(), n.div_ceil(BN), m.div_ceil(BM));
+    let (y, x) = rasterize(thread::block_idx_x(), n.div_ceil(BN), m.div_ceil(BM));
     // SAFETY: the caller keeps the contract, and there is no other output.
     let c = unsafe { Output::new(c, ldc, m, n, alpha, beta) };
     if steps == 0 {

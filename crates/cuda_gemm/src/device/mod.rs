@@ -1,0 +1,23 @@
+//! Devices, their streams and graphs, and loaded kernels.
+
+mod current;
+mod environment;
+mod graph;
+mod handle;
+mod info;
+mod limits;
+mod loaded;
+mod module;
+mod queue;
+mod stream;
+
+pub use current::Entered;
+pub use environment::Environment;
+pub use graph::Graph;
+pub use handle::{Device, DeviceChoice};
+pub use info::{DeviceInfo, DeviceKind, Peak};
+pub use limits::Limits;
+pub(crate) use limits::RESERVED_SHARED;
+pub use module::EntryPoint;
+pub use queue::Exclusive;
+pub use stream::Stream;

@@ -1,0 +1,95 @@
+//! Plans kept for later calls.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gemm_matrix::Element;
+
+use super::builder::PlanBuilder;
+use super::planned::{Core, Plan};
+use crate::error::Error;
+use crate::problem::{Compute, Epilogue, Gemm};
+
+/// The most plans that are kept.
+pub(crate) const MAX_PLANS: usize = 1024;
+
+/// Plans by their products. All are dropped if there are too many, or if memory runs short.
+#[derive(Default)]
+pub(crate) struct PlanCache(HashMap<Key, Arc<Core>>);
+
+/// The properties that calls of one plan share. Alpha and beta matter only in being 0 or not.
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    /// The stream, by its address in the driver.
+    stream: usize,
+    sizes: [usize; 10],
+    flags: [bool; 7],
+    compute: Compute,
+    output: Element,
+    epilogue: Epilogue,
+}
+
+impl Key {
+    fn new(gemm: &Gemm, stream: usize, is_aligned: bool) -> Self {
+        let Gemm { m, n, k, lda, ldb, ldc, batch, compute, output, epilogue, .. } = *gemm;
+        let [stride_a, stride_b, stride_c] = gemm.strides();
+        Self {
+            stream,
+            sizes: [m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c],
+            flags: [
+                gemm.trans_a,
+                gemm.trans_b,
+                gemm.pointers,
+                gemm.factors_on_device,
+                gemm.alpha == 0.0,
+                gemm.beta == 0.0,
+                is_aligned,
+            ],
+            compute,
+            output,
+            epilogue,
+        }
+    }
+}
+
+/// The product with nonzero factors set to 1, as the key of its plan.
+pub(crate) fn of_any_factors(gemm: Gemm) -> Gemm {
+    let one = |factor: f32| if factor == 0.0 { 0.0 } else { 1.0 };
+    if gemm.factors_on_device { gemm } else { gemm.scaled(one(gemm.alpha), one(gemm.beta)) }
+}
+
+impl PlanCache {
+    /// The number of plans.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The plan of a product on a stream, if it exists.
+    pub(crate) fn find(&self, gemm: &Gemm, stream: usize, is_aligned: bool) -> Option<Arc<Core>> {
+        self.0.get(&Key::new(gemm, stream, is_aligned)).cloned()
+    }
+
+    /// Prepares a plan and keeps it.
+    pub(crate) fn prepare(
+        &mut self,
+        gemm: &Gemm,
+        stream: usize,
+        is_aligned: bool,
+        builder: PlanBuilder,
+    ) -> Result<Arc<Core>, Error> {
+        let builder = if is_aligned { builder } else { builder.any_alignment() };
+        let Plan { core, .. } = match builder.clone().prepare() {
+            // The other plans' memory may no longer be needed.
+            Err(Error::DeviceMemory { .. }) if !self.0.is_empty() => {
+                self.0.clear();
+                builder.prepare()?
+            }
+            prepared => prepared?,
+        };
+        if self.0.len() == MAX_PLANS {
+            self.0.clear();
+        }
+        self.0.insert(Key::new(gemm, stream, is_aligned), Arc::clone(&core));
+        Ok(core)
+    }
+}

@@ -1,0 +1,127 @@
+//! A kernel and its launch settings.
+
+use std::fmt;
+
+use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Target};
+
+use super::clusters::most_splits;
+use crate::problem::{Compute, Gemm};
+
+/// A kernel, and the division of a product among its blocks.
+///
+/// ```
+/// use cuda_gemm::{Configuration, find_kernel};
+///
+/// let kernel = find_kernel("tile_64x64")?;
+/// let configuration = Configuration { splits: 3, staged: true, ..Configuration::new(kernel) };
+/// assert_eq!(configuration.to_string(), "tile_64x64 in 3 splits, staged");
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct Configuration {
+    /// The kernel.
+    pub kernel: &'static KernelDescriptor,
+    /// Parts of K, each summed by a block of its own; 1 if K is not split.
+    pub splits: u32,
+    /// Stream-K: the clusters of `splits` blocks that share the steps along K of all tiles.
+    ///
+    /// `None` means one cluster per tile. For a kernel with [`KernelAbi::WgmmaClusters`].
+    pub clusters: Option<u32>,
+    /// Blocks per multiprocessor, if fewer than [the
+    /// most](KernelDescriptor::blocks_per_multiprocessor).
+    ///
+    /// The only such number is 1, which gives a block more stages.
+    pub blocks_per_multiprocessor: Option<u32>,
+    /// Whether misaligned A and B are copied first, for a kernel with [`KernelAbi::SplitK`].
+    pub staged: bool,
+}
+
+impl Configuration {
+    /// A configuration whose blocks compute whole tiles.
+    pub const fn new(kernel: &'static KernelDescriptor) -> Self {
+        Self { kernel, splits: 1, clusters: None, blocks_per_multiprocessor: None, staged: false }
+    }
+
+    /// Whether a product's size, precision and layout can be launched like this; otherwise the
+    /// reason.
+    ///
+    /// The epilogue and the type of C do not matter. `capability` is the device's compute
+    /// capability.
+    pub(crate) fn expect_possible(
+        &self,
+        gemm: &Gemm,
+        capability: (u32, u32),
+    ) -> Result<(), String> {
+        let Self { kernel, splits, clusters, blocks_per_multiprocessor: blocks, staged } = *self;
+        let (name, abi) = (kernel.name(), kernel.abi());
+        if gemm.compute.with(kernel).is_err() && !is_fma_for_tf32(gemm, kernel) {
+            return Err(format!("`{name}` does not compute in {}", gemm.compute));
+        }
+        if abi == KernelAbi::Wgmma {
+            return Err(format!("`{name}` takes single plain products alone"));
+        }
+        if kernel.target() == Target::Sm90a && capability != (9, 0) {
+            let (major, minor) = capability;
+            return Err(format!(
+                "`{name}` needs compute capability 9.0, and the device has {major}.{minor}"
+            ));
+        }
+        let has_clusters = abi == KernelAbi::WgmmaClusters;
+        if (splits > 1 && !abi.splits_k()) || (staged && abi != KernelAbi::SplitK) {
+            return Err(format!("`{name}` takes neither splits nor copies"));
+        }
+        let most_splits = if has_clusters { most_splits(gemm, kernel) } else { u32::MAX };
+        let is_possible = (1..=most_splits).contains(&splits)
+            && clusters.is_none_or(|clusters| clusters > 0 && has_clusters)
+            && blocks.is_none_or(|blocks| blocks == 1 && has_blocks(kernel));
+        is_possible.then_some(()).ok_or_else(|| format!("`{name}` cannot be launched so: {self}"))
+    }
+}
+
+/// Whether the blocks per multiprocessor are a choice for this kernel.
+fn has_blocks(kernel: &KernelDescriptor) -> bool {
+    kernel.abi() == KernelAbi::WgmmaClusters && kernel.blocks_per_multiprocessor() > 1
+}
+
+/// Whether FMAs may compute this TF32 product: they are at least as accurate.
+pub(crate) fn is_fma_for_tf32(gemm: &Gemm, kernel: &KernelDescriptor) -> bool {
+    matches!(gemm.compute, Compute::Tf32 | Compute::Tf32x3) && Compute::F32.is_of(kernel)
+}
+
+impl PartialEq for Configuration {
+    fn eq(&self, other: &Self) -> bool {
+        let parts = |of: &Self| {
+            // Names are unique.
+            let name = of.kernel.name();
+            (name, of.splits, of.clusters, of.blocks_per_multiprocessor, of.staged)
+        };
+        parts(self) == parts(other)
+    }
+}
+
+impl Eq for Configuration {}
+
+impl fmt::Debug for Configuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{self}`")
+    }
+}
+
+/// Writes words, as in `wgmma_split_64x16 in 2 splits by 66 clusters`.
+impl fmt::Display for Configuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kernel, splits, clusters, blocks_per_multiprocessor, staged } = *self;
+        f.write_str(kernel.name())?;
+        if splits > 1 {
+            write!(f, " in {splits} splits")?;
+        }
+        if let Some(clusters) = clusters {
+            write!(f, " by {clusters} clusters")?;
+        }
+        if let Some(blocks) = blocks_per_multiprocessor {
+            let blocks_are = if blocks == 1 { "block" } else { "blocks" };
+            write!(f, ", {blocks} {blocks_are} on a multiprocessor")?;
+        }
+        f.write_str(if staged { ", staged" } else { "" })
+    }
+}

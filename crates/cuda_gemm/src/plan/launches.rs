@@ -1,0 +1,560 @@
+//! The launches of a product by one kernel on one device.
+
+use kernels_gpu::abi::{Arithmetic, KernelAbi, KernelDescriptor, Shared};
+
+use super::clusters;
+use super::configuration::Configuration;
+use super::form::{KernelForm, tiles};
+use super::panel::{Launch, Workspace, panels};
+use super::{persistent, stream_k};
+use crate::device::Limits;
+use crate::error::Error;
+use crate::problem::Gemm;
+
+/// The most blocks along a grid's z axis, on every device.
+pub(crate) const MAX_SPLITS: u32 = 65535;
+
+/// Exclusive limit of the tiles of C, for a kernel of 16-bit operands.
+///
+/// Tile numbers, plus one more round of all blocks, fit 32 bits.
+const MAX_TILES: u64 = 1 << 31;
+
+/// The launches of a [`Gemm`] by one kernel on one device.
+///
+/// ```
+/// use cuda_gemm::{Configuration, Gemm, LaunchPlan, Limits, find_kernel};
+///
+/// let limits = Limits {
+///     grid: [i32::MAX as u32, 65535, 65535],
+///     shared_default: 48 << 10,
+///     shared_optin: 227 << 10,
+///     multiprocessors: 80,
+/// };
+/// let in_four = Configuration { splits: 4, ..Configuration::new(find_kernel("tile_64x64")?) };
+/// let plan = LaunchPlan::new(&in_four, Gemm::new(100, 70, 4096), &limits, "a GPU")?;
+/// assert_eq!((plan.configuration().splits, plan.split_depth()), (4, 1024));
+/// // Two by two tiles of 64 x 64, in one launch.
+/// let [launch] = plan.launches() else { panic!() };
+/// assert_eq!((plan.grid(launch, 1), launch.m, launch.n), ([2, 2, 4], 100, 70));
+/// // Each split stores its part of each tile, and each tile has a counter.
+/// assert_eq!(plan.workspace().bytes(), 4 * (4 * 4 * 64 * 64 + 4));
+/// # Ok::<(), cuda_gemm::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct LaunchPlan {
+    gemm: Gemm,
+    form: KernelForm,
+    configuration: Configuration,
+    pub(super) products_per_launch: u32,
+    shared_bytes: u32,
+    split_depth: u32,
+    workspace: Workspace,
+    launches: Vec<Launch>,
+    multiprocessors: u32,
+}
+
+impl LaunchPlan {
+    /// Plans a product within these limits; `device` is the name for errors.
+    ///
+    /// A grid's y axis has at most 65535 blocks, so a longer C is computed in panels, one launch
+    /// each. An empty C has no launches. The products of a batch share launches if the kernel [has
+    /// batches](KernelAbi::has_batches).
+    ///
+    /// The plan may have fewer splits than requested:
+    ///
+    /// - at most one per step along K;
+    /// - no empty split, where each has `ceil(steps / splits)` whole steps;
+    /// - at most 65535, or 8 in a cluster.
+    ///
+    /// 0 splits count as 1. Clusters are limited to the most that are possible.
+    ///
+    /// # Errors
+    ///
+    /// - The errors of [`Gemm::validate`].
+    /// - [`Error::Compute`] for a product [in another precision](crate::Compute) than the kernel's.
+    /// - [`Error::CannotSplit`], [`Error::Unsuited`] and [`Error::SharedMemory`].
+    /// - [`Error::TooLarge`] for a C of too many tiles.
+    pub fn new(
+        configuration: &Configuration,
+        gemm: Gemm,
+        limits: &Limits,
+        device: &str,
+    ) -> Result<Self, Error> {
+        gemm.validate()?;
+        let kernel = configuration.kernel;
+        let gemm = gemm.computed_in(gemm.compute.with(kernel)?);
+        let Configuration { splits, clusters, blocks_per_multiprocessor: blocks, .. } =
+            *configuration;
+        let has_clusters = kernel.abi() == KernelAbi::WgmmaClusters;
+        let most_blocks = kernel.blocks_per_multiprocessor();
+        let blocks = blocks.unwrap_or(most_blocks);
+        let is_divided = clusters.is_some() || blocks != most_blocks;
+        if splits > 1 && !kernel.abi().splits_k() || is_divided && !has_clusters {
+            return Err(Error::CannotSplit { kernel: kernel.name() });
+        }
+        if let Some(what) = gemm.unsuited(kernel) {
+            return Err(Error::Unsuited { kernel: kernel.name(), what });
+        }
+        let form = KernelForm::new(&gemm, kernel);
+        let shared_bytes = shared_bytes(kernel, &gemm, blocks, limits, device)?;
+        let bk = kernel.tile().bk;
+        // The steps fit because `validate` accepted k.
+        let steps = clusters::steps(&gemm, kernel) as u32;
+        let most_splits = match has_clusters {
+            true => clusters::most_splits(&gemm, kernel),
+            false => MAX_SPLITS.min(limits.grid[2]).max(1),
+        };
+        let splits = splits.clamp(1, most_splits);
+        let split_steps = steps.div_ceil(splits).max(1);
+        // No split is empty, except the only one of an empty sum. Blocks of a cluster may have
+        // different numbers of steps.
+        let splits = if has_clusters { splits } else { steps.div_ceil(split_steps).max(1) };
+        let mut plan = Self {
+            gemm,
+            form,
+            configuration: Configuration {
+                splits,
+                clusters: None,
+                blocks_per_multiprocessor: (blocks != most_blocks).then_some(1),
+                ..*configuration
+            },
+            products_per_launch: 1,
+            shared_bytes,
+            split_depth: split_steps * bk,
+            workspace: Workspace::default(),
+            launches: Vec::new(),
+            multiprocessors: limits.multiprocessors.max(1),
+        };
+        if gemm.batch > 0 {
+            plan.lay_out(clusters, most_splits, limits)?;
+        }
+        Ok(plan)
+    }
+
+    /// Divides C into launches.
+    fn lay_out(
+        &mut self,
+        clusters: Option<u32>,
+        most_splits: u32,
+        limits: &Limits,
+    ) -> Result<(), Error> {
+        let (kernel, gemm) = (self.configuration.kernel, &self.form.gemm);
+        let splits = self.configuration.splits;
+        match kernel.abi() {
+            KernelAbi::StreamK => {
+                self.products_per_launch = stream_k::products_per_launch(kernel, gemm);
+                (self.launches, self.workspace) =
+                    stream_k::launches(kernel, gemm, self.products_per_launch, limits);
+            }
+            KernelAbi::Tf32TensorMap => {
+                self.products_per_launch = persistent::products_per_launch(kernel, gemm);
+                self.launches = persistent::launches(kernel, gemm, limits);
+            }
+            KernelAbi::Gemm
+            | KernelAbi::Batched
+            | KernelAbi::SplitK
+            | KernelAbi::TensorMap
+            | KernelAbi::Tf32SplitK => {
+                if kernel.abi().has_batches() {
+                    // `validate` accepted the batch.
+                    let products = gemm.batch as u32;
+                    self.products_per_launch = (most_splits / splits).clamp(1, products);
+                }
+                self.launches = panels(kernel, gemm, [limits.grid[0], limits.grid[1]]);
+                self.workspace =
+                    split_workspace(kernel, splits, self.products_per_launch, &self.launches);
+            }
+            KernelAbi::Wgmma
+            | KernelAbi::WgmmaBatched
+            | KernelAbi::WgmmaClusters
+            | KernelAbi::MmaPointers => self.lay_out_tiles(clusters, limits)?,
+        }
+        Ok(())
+    }
+
+    /// Plans the single launch for all tiles, for a kernel of 16-bit operands.
+    fn lay_out_tiles(&mut self, clusters: Option<u32>, limits: &Limits) -> Result<(), Error> {
+        let (kernel, gemm) = (self.configuration.kernel, &self.form.gemm);
+        let (splits, tiles) = (self.configuration.splits, tiles(gemm, kernel));
+        if tiles.saturating_mul(splits.into()) >= MAX_TILES {
+            let max = ((MAX_TILES - 1) / u64::from(splits)) as usize;
+            let (what, value) = ("C, counted in tiles,", tiles as usize);
+            return Err(Error::TooLarge { what, value, max });
+        }
+        if tiles == 0 {
+            return Ok(());
+        }
+        let clusters =
+            clusters.and_then(|asked| clusters::stream_k(gemm, kernel, tiles, splits, asked));
+        if let Some(clusters) = clusters {
+            self.workspace = clusters::workspace(kernel, splits, clusters);
+        }
+        self.configuration.clusters = clusters;
+        let most = match (kernel.abi(), clusters) {
+            (KernelAbi::MmaPointers, _) => limits.grid[1].max(1).into(),
+            (_, None) => (MAX_TILES - 1) / (tiles * u64::from(splits)),
+            (_, Some(_)) => u64::MAX,
+        };
+        // `validate` accepted the batch and the sizes; the tiles are fewer than 2^31.
+        self.products_per_launch = most.min(gemm.batch as u64) as u32;
+        self.launches = vec![Launch {
+            grid: [tiles as u32, 1],
+            m: gemm.m as u32,
+            n: gemm.n as u32,
+            row: 0,
+            col: 0,
+            stream_k_tiles: 0,
+            accumulation_steps: 0,
+        }];
+        Ok(())
+    }
+
+    /// The product that this plan computes.
+    ///
+    /// Its launches may compute another form of it. A batch that shares B, with contiguous A and C,
+    /// is one product of more rows. Some kernels compute the transpose of C.
+    pub fn gemm(&self) -> &Gemm {
+        &self.gemm
+    }
+
+    /// The product in the form of the launches.
+    pub(crate) fn form(&self) -> &KernelForm {
+        &self.form
+    }
+
+    /// The kernel and the division of the product, as launched.
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+
+    /// The most products of a batch per launch.
+    ///
+    /// Each of the [`launches`](LaunchPlan::launches) is repeated until all products are computed.
+    pub fn products_per_launch(&self) -> u32 {
+        self.products_per_launch
+    }
+
+    /// The grid of a launch for `products` products.
+    pub fn grid(&self, launch: &Launch, products: u32) -> [u32; 3] {
+        let Configuration { kernel, splits, clusters, .. } = self.configuration;
+        let [x, y] = launch.grid;
+        if kernel.arithmetic() != Arithmetic::Bits16 {
+            let z = if kernel.is_persistent() { 1 } else { splits * products };
+            return [x, y, z];
+        }
+        if kernel.abi() == KernelAbi::MmaPointers {
+            return [x, products, 1];
+        }
+        // At most `MAX_TILES`, or the requested clusters.
+        let blocks = clusters.unwrap_or(x * products) * splits;
+        let most = if kernel.is_persistent() { self.multiprocessors } else { u32::MAX };
+        [blocks.min(most), 1, 1]
+    }
+
+    /// Blocks of a cluster, along x; `None` for launches without clusters.
+    pub fn cluster(&self) -> Option<u32> {
+        match self.configuration.kernel.abi() {
+            KernelAbi::WgmmaClusters => Some(self.configuration.splits),
+            KernelAbi::Wgmma | KernelAbi::WgmmaBatched => Some(1),
+            _ => None,
+        }
+    }
+
+    /// All launches, each with its first product and its number of products.
+    pub(crate) fn all_launches(&self) -> impl Iterator<Item = (usize, u32, &Launch)> {
+        let (batch, each) = (self.form.gemm.batch, self.products_per_launch);
+        (0..batch).step_by(each as usize).flat_map(move |product| {
+            // Fits: at most `each`.
+            let products = (batch - product).min(each as usize) as u32;
+            self.launches.iter().map(move |launch| (product, products, launch))
+        })
+    }
+
+    /// The number of launches for all products of a batch.
+    pub fn launch_count(&self) -> u64 {
+        let rounds = (self.form.gemm.batch as u64).div_ceil(self.products_per_launch.into());
+        rounds * self.launches.len() as u64
+    }
+
+    /// The number of blocks in all launches.
+    pub fn block_count(&self) -> u64 {
+        let (batch, each) = (self.form.gemm.batch as u64, u64::from(self.products_per_launch));
+        let blocks = |products: u64| -> u64 {
+            // At most `each`.
+            let grid = |launch| self.grid(launch, products as u32).map(u64::from);
+            self.launches.iter().map(|launch| grid(launch).iter().product::<u64>()).sum()
+        };
+        batch / each * blocks(each) + if batch % each > 0 { blocks(batch % each) } else { 0 }
+    }
+
+    /// Threads per block, along x and y.
+    pub fn block(&self) -> [u32; 2] {
+        self.configuration.kernel.block()
+    }
+
+    /// Bytes of dynamic shared memory per block.
+    pub fn shared_bytes(&self) -> u32 {
+        self.shared_bytes
+    }
+
+    /// Elements of K per split; the last split may have fewer.
+    pub fn split_depth(&self) -> u32 {
+        self.split_depth
+    }
+
+    /// The workspace of shared tiles, which one launch after the other may use.
+    pub fn workspace(&self) -> Workspace {
+        self.workspace
+    }
+
+    /// Whether any launch reads A and B.
+    pub(crate) fn reads_operands(&self) -> bool {
+        self.gemm.depth() > 0 && !self.launches.is_empty()
+    }
+
+    /// The launches for the products that [share launches](LaunchPlan::products_per_launch), in any
+    /// order.
+    ///
+    /// They write different parts of C.
+    pub fn launches(&self) -> &[Launch] {
+        &self.launches
+    }
+
+    /// The entry point for matrices with the kernel's alignment.
+    pub(crate) fn entry_point(&self) -> &'static str {
+        let Gemm { trans_a, trans_b, compute, .. } = self.form.gemm;
+        let kernel: &'static KernelDescriptor = self.configuration.kernel;
+        match kernel.entry_points(compute == crate::problem::Compute::F16) {
+            [only] => only,
+            layouts => layouts[usize::from(trans_a) + 2 * usize::from(trans_b)],
+        }
+    }
+}
+
+/// Bytes of dynamic shared memory, if `blocks` share a multiprocessor.
+fn shared_bytes(
+    kernel: &KernelDescriptor,
+    gemm: &Gemm,
+    blocks: u32,
+    limits: &Limits,
+    device: &str,
+) -> Result<u32, Error> {
+    // Fits because `validate` accepted k.
+    let depth = gemm.depth() as u32;
+    let (needed, dynamic) = match kernel.shared() {
+        Shared::Static(bytes) => (u64::from(bytes), 0),
+        Shared::Dynamic(bytes) => (bytes(depth), bytes(depth)),
+        Shared::Stages { blocks: most, bytes } => {
+            let bytes = u64::from(bytes[usize::from(blocks < most)]);
+            (bytes, bytes)
+        }
+    };
+    if needed > u64::from(limits.shared_optin) {
+        return Err(Error::SharedMemory {
+            kernel: kernel.name(),
+            device: device.to_owned(),
+            k: gemm.k,
+            needed,
+            limit: limits.shared_optin,
+        });
+    }
+    Ok(u32::try_from(dynamic).expect("no more than the limit, a u32"))
+}
+
+/// The workspace for the splits of the largest launch.
+fn split_workspace(
+    kernel: &KernelDescriptor,
+    splits: u32,
+    products: u32,
+    launches: &[Launch],
+) -> Workspace {
+    let tiles = launches.iter().map(|launch| launch.grid.map(u128::from).iter().product::<u128>());
+    match tiles.max() {
+        Some(tiles) if splits > 1 => {
+            let tiles = tiles * u128::from(products);
+            let elements = u128::from(splits * kernel.tile().bm * kernel.tile().bn);
+            Workspace { partials: elements * tiles, counters: tiles }
+        }
+        _ => Workspace::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::find_kernel;
+    use crate::problem::{Compute, MAX_DIMENSION};
+    use kernels_gpu::abi::{GridOrder, Tile};
+    use kernels_gpu::{LADDER, f32_kernels};
+
+    /// A kernel whose x axis walks the rows of C, with tiles of 16 x 16.
+    fn rows_along_x() -> &'static KernelDescriptor {
+        let descriptor = find_kernel("naive").unwrap();
+        let Tile { bm, bn, .. } = descriptor.tile();
+        assert!(matches!(descriptor.grid(), GridOrder::RowsAlongX) && [bm, bn] == [16, 16]);
+        descriptor
+    }
+
+    /// A kernel whose x axis walks the columns of C, with tiles of 32 x 32.
+    fn columns_along_x() -> &'static KernelDescriptor {
+        let descriptor = find_kernel("coalesced").unwrap();
+        let Tile { bm, bn, .. } = descriptor.tile();
+        assert!(matches!(descriptor.grid(), GridOrder::ColumnsAlongX) && [bm, bn] == [32, 32]);
+        descriptor
+    }
+
+    fn plan(kernel: &'static KernelDescriptor, gemm: Gemm) -> Result<LaunchPlan, Error> {
+        split(kernel, gemm, 1)
+    }
+
+    fn split(
+        kernel: &'static KernelDescriptor,
+        gemm: Gemm,
+        splits: u32,
+    ) -> Result<LaunchPlan, Error> {
+        let configuration = Configuration { splits, ..Configuration::new(kernel) };
+        LaunchPlan::new(&configuration, gemm, &Limits::H200, "a device")
+    }
+
+    #[test]
+    fn every_rung_fits_every_device() {
+        for descriptor in f32_kernels() {
+            assert!(descriptor.threads() <= 1024, "{}", descriptor.name());
+            plan(descriptor, Gemm::new(300, 200, 100)).unwrap();
+            // Keeps panels of an aligned matrix aligned: B and C are cut into columns.
+            let is_cut = descriptor
+                .unaligned()
+                .is_some_and(|other| other.vectorized[1] || other.vectorized[2]);
+            assert!(!is_cut || descriptor.tile().bn % 4 == 0, "{}", descriptor.name());
+        }
+    }
+
+    #[test]
+    fn the_grid_covers_c_exactly() {
+        let gemm = Gemm::new(33, 65, 5);
+        assert_eq!(plan(rows_along_x(), gemm).unwrap().launches()[0].grid, [3, 5]);
+        assert_eq!(plan(columns_along_x(), gemm).unwrap().launches()[0].grid, [3, 2]);
+        let gemm = Gemm::new(32, 64, 5);
+        assert_eq!(plan(rows_along_x(), gemm).unwrap().launches()[0].grid, [2, 4]);
+        assert_eq!(plan(columns_along_x(), gemm).unwrap().launches()[0].grid, [2, 1]);
+    }
+
+    #[test]
+    fn a_tall_c_is_cut_into_panels() {
+        let m = 65535 * 32 * 2 + 7;
+        let gemm = Gemm::new(m, 3, 5).leading_dimensions(9, 4, 6);
+        let plan = plan(columns_along_x(), gemm).unwrap();
+        let [first, second, last] = plan.launches() else { panic!("{:?}", plan.launches()) };
+        assert_eq!(first.grid, [1, 65535]);
+        assert_eq!((first.row, first.col), (0, 0));
+        assert_eq!((second.row, second.col), (65535 * 32, 0));
+        assert_eq!((last.grid, last.m, last.n), ([1, 1], 7, 3));
+        assert_eq!(plan.launches().iter().map(|l| l.m as usize).sum::<usize>(), m);
+    }
+
+    #[test]
+    fn a_wide_c_is_cut_where_y_walks_columns() {
+        let n = 65535 * 16 + 1;
+        let plan = plan(rows_along_x(), Gemm::new(3, n, 2)).unwrap();
+        let [first, last] = plan.launches() else { panic!("{:?}", plan.launches()) };
+        assert_eq!((first.grid, first.n), ([1, 65535], 65535 * 16));
+        assert_eq!((last.grid, last.n), ([1, 1], 1));
+        assert_eq!((last.row, last.col), (0, 65535 * 16));
+    }
+
+    #[test]
+    fn an_empty_c_launches_nothing_and_an_empty_k_does() {
+        for descriptor in LADDER {
+            assert!(plan(descriptor, Gemm::new(0, 5, 5)).unwrap().launches().is_empty());
+            assert!(plan(descriptor, Gemm::new(5, 0, 5)).unwrap().launches().is_empty());
+            assert_eq!(plan(descriptor, Gemm::new(5, 5, 0)).unwrap().launches().len(), 1);
+        }
+    }
+
+    #[test]
+    fn splits_are_whole_steps_and_never_empty() {
+        let descriptor = find_kernel("tile_64x64").unwrap();
+        let bk = descriptor.tile().bk as usize;
+        let plan = |k, splits| split(descriptor, Gemm::new(65, 127, k), splits).unwrap();
+        for k in 0..20 * bk {
+            for splits in [0, 1, 2, 3, 7, 65536, u32::MAX] {
+                let plan = plan(k, splits);
+                let (count, depth) =
+                    (plan.configuration().splits as usize, plan.split_depth() as usize);
+                assert!((1..=splits.clamp(1, MAX_SPLITS)).contains(&plan.configuration().splits));
+                assert!(depth > 0 && depth.is_multiple_of(bk) && count * depth >= k);
+                assert!(count == 1 || (count - 1) * depth < k, "{k} {splits}: {count} of {depth}");
+            }
+        }
+        // Two by two tiles of 64 x 64.
+        let workspace = plan(10 * bk, 3).workspace();
+        assert_eq!(workspace, Workspace { partials: 3 * 4 * 64 * 64, counters: 4 });
+        assert_eq!(workspace.bytes(), 4 * (3 * 4 * 64 * 64 + 4));
+        assert_eq!(plan(10 * bk, 1).workspace(), Workspace::default());
+        // Up to 65535 blocks along z, 3 per product.
+        let batch = Gemm::new(65, 127, 10 * bk).batched(30_000, [0, 0, 65 * 127]);
+        let plan = split(descriptor, batch, 3).unwrap();
+        assert_eq!((plan.configuration().splits, plan.products_per_launch()), (3, 21845));
+        assert_eq!((plan.launch_count(), plan.block_count()), (2, 4 * 3 * 30_000));
+        assert_eq!(plan.workspace().counters, 4 * 21845);
+        let plan = split(LADDER[0], batch, 1).unwrap();
+        assert_eq!((plan.launches().len(), plan.products_per_launch()), (1, 1));
+        assert_eq!((plan.launch_count(), plan.block_count()), (30_000, 5 * 8 * 30_000));
+        let refused = split(LADDER[0], Gemm::new(1, 1, 1), 2);
+        assert!(matches!(refused, Err(Error::CannotSplit { kernel: "naive" })));
+    }
+
+    #[test]
+    fn a_kernel_refuses_every_precision_that_it_is_not_for() {
+        let gemm = Gemm::new(5, 6, 7);
+        for descriptor in f32_kernels() {
+            let own = Compute::of_kernel(descriptor);
+            for compute in Compute::ALL {
+                match plan(descriptor, gemm.computed_in(compute)) {
+                    // The default precision fits any kernel.
+                    Ok(plan) => {
+                        assert!(compute == own || compute == Compute::F32);
+                        assert_eq!(plan.gemm().compute, own);
+                    }
+                    Err(refused) => {
+                        assert!(compute != own && compute != Compute::F32);
+                        let says = format!("{own}: say `.computed_in(Compute::{own:?})`");
+                        assert!(refused.to_string().contains(&says), "{refused}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_are_checked() {
+        let naive = LADDER[0];
+        let big = MAX_DIMENSION + 1;
+        for gemm in [Gemm::new(big, 1, 1), Gemm::new(1, big, 1), Gemm::new(1, 1, usize::MAX)] {
+            assert!(matches!(plan(naive, gemm), Err(Error::TooLarge { .. })), "{gemm:?}");
+        }
+        let gemm = Gemm::new(2, 3, 4);
+        let narrow = gemm.transposed(true, true).leading_dimensions(2, 3, 3);
+        for gemm in [gemm.leading_dimensions(3, 3, 3), gemm.leading_dimensions(4, 2, 3), narrow] {
+            assert!(matches!(plan(naive, gemm), Err(Error::LeadingDimension { .. })), "{gemm:?}");
+        }
+        let gemm = Gemm::new(1, 1, 1).scaled(f32::NAN, 0.0);
+        assert!(matches!(plan(naive, gemm), Err(Error::NotFinite { what: "alpha", .. })));
+        // The largest accepted sizes: nothing may overflow.
+        let max = MAX_DIMENSION;
+        assert!(plan(naive, Gemm::new(max, max, max)).is_ok());
+        assert!(Gemm::new(max, max, max).bytes() > u128::from(u64::MAX / 2));
+        let max = usize::MAX;
+        assert_eq!(Gemm::new(max, max, max).bytes(), u128::MAX);
+    }
+
+    #[test]
+    fn too_much_shared_memory_names_both_numbers() {
+        let hungry = find_kernel("smem_full").unwrap();
+        assert_eq!(plan(hungry, Gemm::new(1, 1, 200)).unwrap().shared_bytes(), 51200);
+        let error = plan(hungry, Gemm::new(1, 1, 4096)).unwrap_err().to_string();
+        assert!(error.contains("1048576") && error.contains("232448"), "{error}");
+        // With alpha 0 nothing is summed, so shared memory is not needed.
+        assert!(plan(hungry, Gemm::new(1, 1, 4096).scaled(0.0, 1.0)).is_ok());
+    }
+}

@@ -1,0 +1,9 @@
+//! The problem: a [`Gemm`], its precision and its epilogue.
+
+mod compute;
+mod epilogue;
+mod gemm;
+
+pub use compute::Compute;
+pub use epilogue::Epilogue;
+pub use gemm::{Gemm, MAX_DIMENSION};

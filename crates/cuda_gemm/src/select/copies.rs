@@ -1,0 +1,51 @@
+//! Which operands of a product are copied first, and why.
+
+use kernels_gpu::abi::{Arithmetic, KernelAbi, KernelDescriptor, Reads};
+
+use super::Auto;
+use crate::plan::{Configuration, KernelForm, wide_rows};
+use crate::problem::Gemm;
+
+impl Auto {
+    /// Why A and B are copied first for a choice, where they are and begin on 16 bytes.
+    ///
+    /// ```
+    /// use cuda_gemm::{Auto, Configuration, Gemm, find_kernel};
+    ///
+    /// let choice = Configuration::new(find_kernel("persistent")?);
+    /// let copies = Auto::copies(&Gemm::new(64, 64, 63), &choice);
+    /// assert_eq!(copies, [Some("its rows do not begin on 16 bytes"), None]);
+    /// # Ok::<(), cuda_gemm::Error>(())
+    /// ```
+    pub fn copies(gemm: &Gemm, choice: &Configuration) -> [Option<&'static str>; 2] {
+        let form = KernelForm::new(gemm, choice.kernel);
+        let copied = copied(&form, choice.kernel, choice.staged);
+        let reads = form.reads(choice.kernel);
+        let reason = |i: usize| match reads[i] {
+            _ if !copied[i] || gemm.depth() == 0 => None,
+            Reads::Copied => Some("it lies as its transpose"),
+            Reads::Unaligned => Some("as it lies, single elements are read"),
+            Reads::Aligned | Reads::Anywhere => Some("its rows do not begin on 16 bytes"),
+        };
+        form.order([reason(0), reason(1)])
+    }
+}
+
+/// Which operands of a product are copied first, those that the kernel cannot read and, if `staged`, those that
+/// 128-bit accesses do not reach; in the order in which the kernel takes them.
+pub(super) fn copied(form: &KernelForm, kernel: &KernelDescriptor, staged: bool) -> [bool; 2] {
+    let (gemm, reads) = (&form.gemm, form.reads(kernel));
+    let wide = wide_rows(gemm, [0; 3]);
+    let is_of_16_bits = kernel.arithmetic() == Arithmetic::Bits16;
+    let has_maps = kernel.abi().has_tensor_maps();
+    let rows_begin = gemm.rows_begin_on_16_bytes();
+    let staged = staged && kernel.abi() == KernelAbi::SplitK;
+    [0, 1].map(|i| match reads[i] {
+        Reads::Copied => true,
+        Reads::Aligned if is_of_16_bits => !rows_begin[i],
+        Reads::Aligned if has_maps => ![gemm.lda, gemm.ldb][i].is_multiple_of(4),
+        Reads::Aligned => staged && !wide[i],
+        Reads::Unaligned => staged,
+        Reads::Anywhere => false,
+    })
+}

@@ -1,0 +1,551 @@
+//! Tables, and what is chosen by them. The numbers in them were measured nowhere.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use cuda_driver::sys;
+use gemm_matrix::Element;
+
+use crate::device::{DeviceChoice, Peak};
+use crate::plan::find_kernel;
+use kernels_gpu::abi::Shared;
+use table::Measured;
+
+/// A table of three kernels.
+const TABLE: &str = include_str!("table_for_tests.json");
+
+fn table() -> Table {
+    Table::parse(TABLE, "a test").unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A table is for the PTX that it was measured with, or says openly that a kernel has changed.
+#[test]
+fn built_in_tables_are_of_the_ptx_in_the_tree() {
+    let mut stale = String::new();
+    for (file, text) in table::TUNED {
+        let table = Table::parse(text, file).unwrap_or_else(|error| panic!("{error}"));
+        let changes = table.changes().into_iter().filter(|change| !change.is_accepted);
+        let changed: Vec<_> = changes.map(|change| change.entry_point).collect();
+        if !changed.is_empty() {
+            stale += &format!(
+                "the PTX of {} has changed since crates/cuda_gemm/tuned/{file} was measured; on an {}, type \
+                 `cargo xtask tune`; without one, have the table say so: \
+                 `cargo run -p host -- tune --accept crates/cuda_gemm/tuned/{file}`\n",
+                changed.join(", "),
+                table.device().name
+            );
+        }
+        // So that to accept changes alters nothing else.
+        assert!(
+            table.to_json() == *text,
+            "crates/cuda_gemm/tuned/{file} is not as `rungs tune` writes it"
+        );
+    }
+    assert!(stale.is_empty(), "{stale}");
+}
+
+#[test]
+fn a_table_reads_back_what_it_wrote() {
+    let table = table();
+    let again = Table::parse(&table.to_json(), "again").unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(again.to_json(), table.to_json());
+    assert_eq!(
+        again.exceptions()[0].best.configuration(),
+        table.exceptions()[0].best.configuration()
+    );
+}
+
+#[test]
+fn a_bad_table_says_which_line_or_entry() {
+    let line_of = |text: &str| TABLE.lines().position(|line| line.contains(text)).unwrap() + 1;
+    let parse = |from: &str, to: &str| {
+        let text = TABLE.replacen(from, to, 1);
+        assert_ne!(text, TABLE, "{from}");
+        let Err(Error::Table { place, reason }) = Table::parse(&text, "bad.json") else {
+            panic!("{to}")
+        };
+        (place, reason)
+    };
+    for (from, to, line, says) in [
+        ("\"tile_64x64\"", "\"tile_64x46\"", 0, "the nearest are `tile_64x64`"),
+        ("\"copy_gbytes\"", "\"copy_gb\"", 0, "unknown field `copy_gb`"),
+        ("\"piece_ns\": 60.0,", "", 1, "missing field `piece_ns`"),
+        ("\"join_ns\": 600.0", "\"join_ns\": null", 0, "null"),
+        ("\"ptx_sha256\": {}", "\"ptx_sha256\": \"of all\"", 0, "expected a map"),
+    ] {
+        let (place, reason) = parse(from, to);
+        assert!(reason.contains(says), "{to}: {reason}");
+        // An object that lacks something is known to at its end.
+        if line == 0 {
+            assert_eq!(place, format!("bad.json:{}", line_of(from)), "{to}");
+        }
+    }
+    for (from, to, says) in [
+        ("\"multiprocessors\": 4", "\"multiprocessors\": 0", "`multiprocessors` is 0"),
+        ("{}", "{ \"stage_operands\": \"12\" }", "the SHA-256 of `stage_operands` is `12`"),
+        ("\"launch_ns\": 2000.0", "\"launch_ns\": -1.0", "`launch_ns` is -1.0, and must be"),
+        ("\"copy_gbytes\": 4000.0", "\"copy_gbytes\": 0.0", "`copy_gbytes` is 0.0, and must be"),
+        (
+            "\"copy_gbytes\": 4000.0",
+            "\"copy_gbytes\": 1e-300",
+            "`copy_gbytes` is 1e-300, and must be",
+        ),
+        ("\"tile_32x32\"", "\"tile_64x64\"", "there are two `tile_64x64`"),
+        ("\"step_ns\": 1700.0", "\"step_ns\": 0", "`tile_64x64`: `aligned[1].step_ns` is 0"),
+        ("\"join_ns\": 600.0", "\"join_ns\": -0.5", "`join_ns` is -0.5"),
+        ("\"splits\": 1", "\"splits\": 0", "splits` is 0, and must be at least 1"),
+        ("\"m\": 512", "\"m\": 4294967296", "exception 4294967296x512x512: m is"),
+    ] {
+        let (place, reason) = parse(from, to);
+        assert!(place == "bad.json" && reason.contains(says), "{to}: {place}: {reason}");
+    }
+    let Err(Error::Table { place, reason }) = Table::parse("{", "cut.json") else { panic!() };
+    assert!(place == "cut.json:1" && reason.contains("EOF"), "{place}: {reason}");
+    let missing = std::path::Path::new("no such table.json");
+    let Err(error) = Table::read(missing) else { panic!() };
+    assert!(error.to_string().contains("no such table.json"), "{error}");
+}
+
+/// Whoever makes a table: what is wrong with it is found.
+#[test]
+fn no_table_is_made_that_is_not_checked() {
+    let table = table();
+    let refused = |table: Result<Table, Error>, says: &str| {
+        let Err(Error::Table { place, reason }) = table else { panic!("{says}") };
+        assert!(place == "the table of Test GPU" && reason.contains(says), "{place}: {reason}");
+    };
+    refused(table.with_kernels(Vec::new()), "it has no kernels");
+    let kernels = |alter: fn(&mut table::Costs)| {
+        let mut kernels = table.kernels().to_vec();
+        alter(&mut kernels[0]);
+        table.with_kernels(kernels)
+    };
+    for (alter, says) in [
+        (|costs| costs.aligned.clear(), "`aligned` has 0 entries, and must have 1 to 32"),
+        (|costs| costs.aligned.resize(33, costs.aligned[0]), "`aligned` has 33 entries"),
+        (|costs| costs.unaligned.truncate(1), "`unaligned` has 1 entries, and must have 2"),
+        (|costs| costs.aligned[0].fixed_ns = -1.0, "`aligned[0].fixed_ns` is -1"),
+        (|costs| costs.aligned[0].step_ns = f64::NAN, "`aligned[0].step_ns` is NaN"),
+        (|costs| costs.unaligned[1].fixed_ns = f64::NAN, "`unaligned[1].fixed_ns` is NaN"),
+        (|costs| costs.unaligned[1].step_ns = 0.0, "`unaligned[1].step_ns` is 0"),
+        (|costs| costs.reduction_ns = f64::NAN, "`join_ns` is NaN"),
+        (|costs| costs.partial_ns = -1.0, "`piece_ns` is -1"),
+        (|costs| costs.tile_ns = f64::INFINITY, "`tile_ns` is inf"),
+        (|costs| costs.narrow = 0.0, "`narrow` is 0"),
+        (|costs| costs.transposed_b = f64::NAN, "`transposed_b` is NaN"),
+    ] as [(fn(&mut table::Costs), _); _]
+    {
+        refused(kernels(alter), says);
+    }
+    // As many blocks as any multiprocessor holds.
+    let most = kernels(|costs| {
+        for paces in [&mut costs.aligned, &mut costs.unaligned] {
+            paces.resize(32, paces[0]);
+        }
+    });
+    assert!(most.is_ok());
+
+    let device = |alter: fn(&mut Measured)| {
+        let mut device = table.device().clone();
+        alter(&mut device);
+        table.with_device(device)
+    };
+    for (alter, says) in [
+        (|device| device.multiprocessors = 0, "`multiprocessors` is 0"),
+        (|device| device.clock_khz = 0, "`clock_khz` is 0"),
+        (|device| device.lanes = 0, "`lanes` is 0"),
+        (|device| device.memory_gbytes = 0.0, "`memory_gbytes` is 0"),
+        (|device| device.memory_gbytes = f64::INFINITY, "`memory_gbytes` is inf"),
+    ] as [(fn(&mut Measured), _); _]
+    {
+        refused(device(alter), says);
+    }
+    for digest in ["0".repeat(63), "0".repeat(65), "g".repeat(64), "A".repeat(64)] {
+        let digests = BTreeMap::from([("stage_operands".to_owned(), digest)]);
+        let [mut measured, mut since] = [(); 2].map(|()| table.device().clone());
+        measured.ptx_sha256.clone_from(&digests);
+        since.changed_since = digests;
+        for device in [measured, since] {
+            refused(table.with_device(device), "the SHA-256 of `stage_operands` is");
+        }
+    }
+
+    let mut exceptions = table.exceptions().to_vec();
+    exceptions.extend_from_within(..1);
+    refused(table.with_exceptions(exceptions), "there are two exceptions 512x512x512");
+    let exception = |alter: fn(&mut table::Exception)| {
+        let mut exceptions = table.exceptions().to_vec();
+        alter(&mut exceptions[0]);
+        table.with_exceptions(exceptions)
+    };
+    let neither = "`async_copy` takes neither splits nor copies";
+    for (alter, says) in [
+        (|at| at.n = 1 << 32, "n is 4294967296"),
+        (|at| at.best.splits = 0, "`best.splits` is 0"),
+        (|at| at.instead_of.splits = 0, "`instead_of.splits` is 0"),
+        (|at| at.best.ns = 0.0, "`best.ns` is 0"),
+        (|at| at.instead_of.ns = f64::NAN, "`instead_of.ns` is NaN"),
+        (|at| at.best = timed("async_copy", 3, false), neither),
+        (|at| at.best = timed("async_copy", 1, true), neither),
+        (|at| at.instead_of = timed("async_copy", 2, false), neither),
+        // These have neither costs nor digests.
+        (|at| at.best = timed("smem_full", 1, false), "`best`: `smem_full` is not among"),
+        (|at| at.instead_of = timed("naive", 1, false), "`instead_of`: `naive` is not among"),
+    ] as [(fn(&mut table::Exception), _); _]
+    {
+        refused(exception(alter), says);
+    }
+
+    let persistent = table::Costs {
+        kernel: crate::find_kernel("persistent").unwrap(),
+        unaligned: Vec::new(),
+        ..table.kernels()[0].clone()
+    };
+    let old = Measured { capability: (8, 0), ..table.device().clone() };
+    let old = table.with_device(old).unwrap();
+    refused(old.with_kernels(vec![persistent]), "`persistent`: it needs compute capability 9.0");
+    let mut exceptions = table.exceptions().to_vec();
+    exceptions[0].best = timed("persistent", 1, false);
+    refused(old.with_exceptions(exceptions), "`best`: `persistent` needs compute capability 9.0");
+}
+
+fn timed(name: &str, splits: u32, staged: bool) -> table::Timed {
+    let plain = Configuration::new(find_kernel(name).unwrap());
+    table::Timed::new(Configuration { splits, staged, ..plain }, 9000.0)
+}
+
+/// The software device, as if the table were its own.
+fn own(device: &Device) -> Table {
+    let table = table();
+    let name = device.info().name.clone();
+    table.with_device(Measured { name, ..table.device().clone() }).unwrap()
+}
+
+#[test]
+fn exceptions_come_first_and_only_for_what_was_measured() {
+    let device = Device::open(DeviceChoice::Soft).unwrap();
+    let auto = device.auto_by(&own(&device)).unwrap();
+    let choose = |gemm: Gemm| auto.choose(&gemm).unwrap();
+    let by_costs = |gemm: Gemm| auto.ranking(&gemm, 1)[0].configuration;
+    let gemm = Gemm::new(512, 512, 512);
+    let exception =
+        Configuration { splits: 3, ..Configuration::new(find_kernel("tile_32x32").unwrap()) };
+    assert_eq!(auto.exception(&gemm), Some(exception));
+    assert_eq!(choose(gemm), exception);
+    assert_ne!(by_costs(gemm), exception);
+    // Other factors change nothing, and rows further apart neither, as long as they are aligned.
+    assert_eq!(choose(gemm.scaled(2.0, 1.0).leading_dimensions(516, 512, 520)), exception);
+    for other in [
+        Gemm::new(512, 512, 516),
+        Gemm::new(513, 512, 512),
+        gemm.leading_dimensions(513, 512, 512),
+        gemm.scaled(0.0, 1.0),
+        gemm.stacked(2),
+    ] {
+        assert_eq!(auto.exception(&other), None, "{other:?}");
+        assert_eq!(choose(other), by_costs(other), "{other:?}");
+    }
+    assert!(auto.basis().to_string().starts_with("measured on Software"));
+}
+
+/// What was measured of kernels for f32 holds where they compute products in TF32.
+#[test]
+fn exceptions_are_of_kernels_for_f32_in_tf32_too() {
+    let device = Device::open(DeviceChoice::SoftSm90).unwrap();
+    let auto = device.auto_by(&own(&device)).unwrap();
+    let tf32 = |gemm: Gemm| gemm.computed_in(Compute::Tf32);
+    let fma = |gemm: Gemm| {
+        let of_f32 = |one: &Prediction| !one.configuration.kernel.name().starts_with("tf32");
+        auto.predictions(&tf32(gemm), 99).into_iter().find(of_f32).unwrap()
+    };
+    let measured = fma(Gemm::new(512, 512, 512));
+    assert_eq!((measured.configuration.splits, measured.ns), (3, 9000.0));
+    assert_eq!(measured.configuration.kernel.name(), "tile_32x32");
+    let other = Gemm::new(512, 512, 516);
+    assert_eq!(fma(other).ns, auto.ranking(&other, 1)[0].ns);
+    // It is taken, and so the first that is worth a measurement, though costs of others say less.
+    let candidates = auto.candidates(&tf32(Gemm::new(512, 512, 512)), 9);
+    let taken = auto.choose(&tf32(Gemm::new(512, 512, 512))).unwrap();
+    assert_eq!(candidates[0].configuration, taken);
+    // It is none in TF32.
+    assert_eq!(auto.exception(&tf32(Gemm::new(512, 512, 512))), None);
+}
+
+/// In every precision, with all of its division.
+#[test]
+fn exceptions_are_of_tensor_cores_too() {
+    let device = Device::open(DeviceChoice::SoftSm90).unwrap();
+    let configuration = |name: &str, splits, clusters, blocks_per_multiprocessor| Configuration {
+        kernel: find_kernel(name).unwrap(),
+        splits,
+        clusters,
+        blocks_per_multiprocessor,
+        staged: false,
+    };
+    let bf16 = Gemm::new(40, 96, 1000).transposed(false, true).computed_in(Compute::Bf16);
+    let odd = Gemm::new(40, 96, 1001).transposed(false, true).computed_in(Compute::Bf16);
+    let tf32 = Gemm::new(40, 96, 1000).computed_in(Compute::Tf32).stacked(3);
+    let mut table = own(&device);
+    for (gemm, best) in [
+        (bf16, configuration("wgmma_split_128x32", 2, Some(5), Some(1))),
+        (odd, configuration("wgmma_split_64x32_align1", 3, None, None)),
+        (tf32, configuration("tf32_split_16x128", 4, None, None)),
+    ] {
+        let chosen = device.auto_by(&table).unwrap().predictions(&gemm, 1)[0];
+        assert_ne!(chosen.configuration, best);
+        let timed = |configuration| table::Timed::new(configuration, 9000.0);
+        let exception = table::Exception::new(&gemm, timed(best), timed(chosen.configuration));
+        let with = table.with_product(&gemm, Some(exception)).unwrap();
+        let auto = device.auto_by(&with).unwrap();
+        assert_eq!(auto.exception(&gemm), Some(best));
+        assert_eq!(*auto.prepare(gemm).unwrap().configuration(), best);
+        // The same with another alpha; another type, or another size, is another product, and in 16 bits one of another C.
+        assert_eq!(auto.exception(&gemm.scaled(2.0, 0.0)), Some(best));
+        let of_16_bits = gemm.compute.is_16_bits();
+        assert_eq!(auto.exception(&gemm.scaled(2.0, 1.0)).is_none(), of_16_bits);
+        for other in [gemm.computed_in(Compute::F16), Gemm { m: 41, ..gemm }] {
+            assert_eq!(auto.exception(&other), None, "{other:?}");
+        }
+        // Matrices whose rows are padded are not those that were measured.
+        let padded = odd.leading_dimensions(1008, 1008, 96);
+        assert_eq!(auto.exception(&padded), None);
+        let again = Table::parse(&with.to_json(), "a copy").unwrap();
+        assert_eq!(again.to_json(), with.to_json());
+        table = with;
+    }
+    assert_eq!(table.exceptions().len(), 4);
+    // What the caller asks for comes first.
+    let auto = device.auto_by(&table).unwrap();
+    let builder = auto.plan(bf16).unwrap();
+    assert_eq!(builder.splits(3).prepare().unwrap().configuration().splits, 3);
+
+    let refused = |gemm: Gemm, best: Configuration, says: &str| {
+        let timed = |configuration| table::Timed::new(configuration, 9000.0);
+        let exception = table::Exception::new(&gemm, timed(best), timed(best));
+        let Err(error) = table.with_product(&gemm, Some(exception)) else { panic!("{best}") };
+        assert!(error.to_string().contains(says), "{error}");
+    };
+    let plain = configuration("wgmma_64x64", 1, None, None);
+    let neither = "takes neither splits nor copies";
+    refused(
+        tf32,
+        plain,
+        "exception tf32 3*40x96x1000: `best`: `wgmma_64x64` does not compute in tf32",
+    );
+    refused(bf16, Configuration { splits: 2, ..plain }, neither);
+    refused(
+        bf16,
+        Configuration { clusters: Some(2), ..plain },
+        "`wgmma_64x64` cannot be launched so",
+    );
+    let split = configuration("wgmma_split_64x16", 2, None, None);
+    refused(bf16, Configuration { splits: 99, ..split }, "cannot be launched so");
+    refused(bf16, Configuration { blocks_per_multiprocessor: Some(2), ..split }, "cannot be");
+    refused(bf16, configuration("wgmma_pipelined", 1, None, None), "single plain products alone");
+    refused(bf16, Configuration { clusters: Some(0), ..plain }, "`best.clusters` is 0");
+    refused(bf16, configuration("tile_64x64", 1, None, None), "does not compute in bf16");
+    let split = configuration("tf32_split_16x128", 2, Some(2), None);
+    refused(tf32, split, "`tf32_split_16x128` cannot be launched so");
+    let auto = device.auto_by(&table).unwrap();
+    let by = |configuration| auto.plan_by(bf16, &configuration).map(|_| ()).unwrap_err();
+    for wrong in
+        [split, Configuration { splits: 0, ..plain }, configuration("naive", 1, None, None)]
+    {
+        assert!(matches!(by(wrong), Error::Compute { .. }), "{wrong}");
+    }
+    // Of old PTX, they go with what is measured anew.
+    let mut measured = table.device().clone();
+    measured.ptx_sha256.insert("wgmma_split_128x32".to_owned(), "0".repeat(64));
+    let stale = table.with_device(measured).unwrap();
+    let timed =
+        |splits| table::Timed::new(configuration("wgmma_split_128x32", splits, None, None), 9000.0);
+    let more = bf16.stored_as(Element::Bf16);
+    let exception = table::Exception::new(&more, timed(2), timed(1));
+    assert!(stale.with_product(&bf16, Some(exception.clone())).is_err(), "another product");
+    let with = stale.with_product(&more, Some(exception.clone())).unwrap();
+    assert_eq!(with.exceptions().len(), stale.exceptions().len());
+    assert!(with.changes().iter().all(|change| !change.entry_point.starts_with("wgmma")));
+    let with = table.with_product(&more, Some(exception)).unwrap();
+    assert_eq!(with.exceptions().len(), table.exceptions().len() + 1);
+    assert!(with.to_json().contains("\"output\": \"bf16\""));
+    assert_eq!(Table::parse(&with.to_json(), "a copy").unwrap().to_json(), with.to_json());
+
+    let mut device = table.device().clone();
+    device.ptx_sha256.remove("wgmma_split_128x32");
+    let Err(error) = table.with_device(device) else { panic!() };
+    assert!(error.to_string().contains("is not in the device's `ptx_sha256`"), "{error}");
+}
+
+/// Tables from before copies were a choice have none; what is written is read again.
+#[test]
+fn an_exception_may_have_copies() {
+    let staged = |text: &str| {
+        let Ok(table) = Table::parse(text, "a test") else { panic!("{text}") };
+        let Ok(again) = Table::parse(&table.to_json(), "the same") else { panic!("{text}") };
+        let [first, second] =
+            [table, again].map(|table| table.exceptions()[0].best.configuration());
+        assert_eq!(first, second);
+        first.staged
+    };
+    assert!(!staged(TABLE));
+    let text = TABLE.replacen("\"splits\": 3", "\"splits\": 3, \"packed\": true", 1);
+    assert!(staged(&text));
+}
+
+#[test]
+fn choices_that_cannot_be_made() {
+    let device = Device::open(DeviceChoice::Soft).unwrap();
+    for auto in [device.auto().unwrap(), device.auto_by(&own(&device)).unwrap()] {
+        assert!(matches!(auto.choose(&Gemm::new(usize::MAX, 1, 1)), Err(Error::TooLarge { .. })));
+        // Nothing to compute is no reason to fail.
+        for gemm in [Gemm::new(0, 5, 5), Gemm::new(5, 0, 5), Gemm::new(5, 5, 0)] {
+            assert_eq!(auto.choose(&gemm).unwrap().splits, 1);
+            auto.prepare(gemm).unwrap();
+        }
+    }
+}
+
+#[test]
+fn another_device_gets_scaled_costs() {
+    let table = table();
+    let mut info = Device::open(DeviceChoice::Soft).unwrap().info().clone();
+    // Half the clock, half the lanes, half the bandwidth.
+    let clock_khz = table.device().clock_khz / 2;
+    info.peak = Some(Peak { clock_khz, multiprocessors: 7, lanes: table.device().lanes / 2 });
+    info.memory_gbytes = Some(table.device().memory_gbytes / 2.0);
+    // Room for one block of the first kernel, two of the second, and none of the third.
+    let shared = |name| match crate::find_kernel(name).unwrap().shared() {
+        Shared::Dynamic(bytes) => bytes(1) as u32,
+        Shared::Static(bytes) => bytes,
+        Shared::Stages { bytes, .. } => bytes[0],
+    };
+    info.shared_per_multiprocessor = shared("tile_64x64") + 1024;
+    info.limits.shared_optin = shared("tile_64x64");
+    assert!(shared("tile_16x128") > shared("tile_64x64"));
+    let scaled = scale::scaled(&table, &info, 7).unwrap();
+    let names: Vec<_> = scaled.kernels().iter().map(|costs| costs.kernel.name()).collect();
+    assert_eq!(names, ["tile_64x64", "tile_32x32"]);
+    let (was, is) = (&table.kernels()[0], &scaled.kernels()[0]);
+    assert_eq!((was.aligned.len(), is.aligned.len()), (2, 1));
+    assert_eq!(is.aligned[0].step_ns, 4.0 * was.aligned[0].step_ns);
+    assert_eq!(is.reduction_ns, 4.0 * was.reduction_ns);
+    let room = (shared("tile_64x64") + 1024) / (shared("tile_32x32") + 1024);
+    assert_eq!(scaled.kernels()[1].aligned.len(), room as usize);
+    assert_eq!(scaled.copy_gbytes(), table.copy_gbytes() / 2.0);
+    assert_eq!((scaled.device().multiprocessors, scaled.exceptions().len()), (7, 0));
+}
+
+/// A driver may not tell clocks: nothing is scaled by what is not known.
+#[test]
+fn a_device_that_tells_no_clocks_gets_the_costs_as_they_are() {
+    let table = table();
+    let mut info = Device::open(DeviceChoice::Soft).unwrap().info().clone();
+    info.peak = Some(Peak { clock_khz: 0, multiprocessors: 7, lanes: 128 });
+    info.memory_gbytes = Some(0.0);
+    let scaled = scale::scaled(&table, &info, 7).unwrap();
+    assert_eq!(scaled.copy_gbytes(), table.copy_gbytes());
+    assert_eq!(scaled.kernels()[0].aligned[0], table.kernels()[0].aligned[0]);
+}
+
+#[test]
+fn room_is_what_the_driver_says() {
+    for choice in [DeviceChoice::Soft, DeviceChoice::SoftSm90] {
+        let device = Device::open(choice).unwrap();
+        for descriptor in LADDER.iter().chain(kernels_gpu::TILES) {
+            let room = scale::room(device.info(), descriptor);
+            let asked = device.resident_blocks(descriptor).unwrap();
+            if room == 0 {
+                assert_eq!(asked, 0, "{}", descriptor.name());
+                continue;
+            }
+            // The driver counts registers, too: of each of four parts of a multiprocessor.
+            let entry_point = device.entry_point(descriptor.name()).unwrap();
+            let registers =
+                entry_point.attribute(sys::CU_FUNC_ATTRIBUTE_NUM_REGS).unwrap().next_multiple_of(8);
+            let warps = 65_536 / 4 / (32 * registers) * 4;
+            let by_registers = warps / descriptor.threads().div_ceil(32);
+            assert_eq!(room.min(by_registers), asked, "{}", descriptor.name());
+        }
+    }
+}
+
+#[test]
+fn an_unknown_device_gets_what_has_room() {
+    let device = Device::open(DeviceChoice::Soft).unwrap();
+    let auto = device.auto_by(&table()).unwrap();
+    let Basis::Measured { scaled: true, model, .. } = auto.basis() else { panic!() };
+    assert!(auto.exceptions.is_empty());
+    for costs in model.kernels() {
+        let room = scale::room(device.info(), costs.kernel) as usize;
+        assert!((1..=room).contains(&costs.aligned.len()), "{}", costs.kernel.name());
+    }
+    assert!(auto.basis().to_string().contains("scaled from what was measured on Test GPU"));
+    assert!(auto.choose(&Gemm::new(512, 512, 512)).is_ok());
+}
+
+/// Without a table: large tiles where they fill the GPU, K split where they do not.
+#[test]
+fn the_rule_without_measurements() {
+    let choose = |m, n, k| rule::for_gpu(&Gemm::new(m, n, k), 132, &[]).to_string();
+    assert_eq!(choose(4096, 4096, 4096), "tile_128x128x16");
+    assert_eq!(choose(1024, 1024, 1024), "tile_64x128");
+    assert_eq!(choose(512, 512, 512), "tile_32x128 in 2 splits");
+    assert_eq!(choose(16, 4096, 4096), "tile_16x128 in 4 splits");
+    assert_eq!(choose(4096, 1, 4096), "skinny_n_32x1");
+    assert_eq!(choose(128, 128, 32768), "tile_64x128 in 66 splits");
+    assert_eq!(choose(4096, 4095, 15), "outer_32x128");
+    assert_eq!(choose(9001, 31, 7), "outer_64x32");
+    assert_eq!(choose(4096, 1, 9), "skinny_n_32x1");
+    for gemm in [Gemm::new(0, 0, 0), Gemm::new(1, 1, 1), Gemm::new(1, 1, 1 << 30)] {
+        assert!(rule::for_gpu(&gemm, 132, &[]).splits >= 1);
+    }
+    // A rung of whole blocks comes before all tiles, if rows are aligned.
+    let rungs = [crate::find_kernel("async_copy").unwrap()];
+    let choose = |gemm: Gemm| rule::for_gpu(&gemm, 132, &rungs).kernel.name();
+    assert_eq!(choose(Gemm::new(4096, 4096, 4096)), "async_copy");
+    assert_eq!(choose(Gemm::new(4096, 4095, 4096)), "tile_128x128x16");
+}
+
+#[test]
+fn every_precision_has_kernels_on_every_device() {
+    for (device, by_mma) in [(DeviceChoice::Soft, true), (DeviceChoice::SoftSm90, false)] {
+        let auto = Device::open(device).unwrap().auto().unwrap();
+        for compute in Compute::ALL {
+            let gemm = Gemm::new(64, 64, 64).computed_in(compute);
+            let name = auto.choose(&gemm).unwrap().kernel.name();
+            let is_by_mma = name.starts_with("mma_") || name.contains("_mma_");
+            assert_eq!(is_by_mma, by_mma && compute != Compute::F32, "{compute}: {name}");
+        }
+    }
+}
+
+/// What needs tensor maps is for devices that have them.
+#[test]
+fn no_tensor_maps_without_hopper() {
+    let tensor = LADDER.iter().filter(|descriptor| descriptor.abi().has_tensor_maps());
+    let [old, new] = [DeviceChoice::Soft, DeviceChoice::SoftSm90].map(Device::open);
+    let (old, new) = (old.unwrap(), new.unwrap());
+    for descriptor in tensor {
+        assert_eq!(scale::room(old.info(), descriptor), 0);
+        assert_eq!(old.resident_blocks(descriptor).unwrap(), 0);
+        assert_eq!(scale::room(new.info(), descriptor), 1);
+    }
+}
+
+#[test]
+fn tensor_cores_warm_up_as_products_choose_them() {
+    let device = Device::open(DeviceChoice::SoftSm90).unwrap();
+    let auto = device.auto().unwrap();
+    let large = Gemm::new(4096, 4096, 64).transposed(true, false);
+    for compute in [Compute::Bf16, Compute::F16] {
+        for gemm in [Gemm::new(72, 40, 8), large].map(|gemm| gemm.computed_in(compute)) {
+            let chosen = auto.choose(&gemm).unwrap().kernel.name();
+            assert_eq!(auto.warm_up(&[gemm, gemm]).unwrap(), [chosen], "{gemm:?}");
+        }
+    }
+    // In each precision, by one call.
+    let all = Compute::ALL.map(|compute| Gemm::new(16, 16, 16).computed_in(compute));
+    assert_eq!(auto.warm_up(&all).unwrap().len(), 4);
+    let nan = Gemm::new(1, 1, 1).scaled(f32::NAN, 0.0).computed_in(Compute::Bf16);
+    assert!(matches!(auto.warm_up(&[nan]), Err(Error::NotFinite { .. })));
+}
