@@ -53,6 +53,9 @@ fn a_size_is_a_whole_number() {
         (&["bench", "--seed", "x"], "a seed is a whole number of 0 or more"),
         (&["bench", "--samples", "-1"], "-1 is not in 6..=1000"),
         (&["bench", "--random", "0"], "0 is not in 1..=100000"),
+        (&["bench", "--random-layers", "0"], "0 is not in 1..=100000"),
+        (&["tune", "--validate", "0"], "0 is not in 1..=100000"),
+        (&["tune", "--validate", "3", "--seed", "-1"], "a seed is a whole number of 0 or more"),
         (&["bench", "--margins", "1"], "two numbers of columns, LEFT,RIGHT"),
         (&["bench", "--margins", "1,-2"], "each from 0 to 1024"),
     ] {

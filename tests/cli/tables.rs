@@ -197,3 +197,37 @@ fn tune_has_a_table_say_what_has_changed() {
     let arguments = ["tune", "--accept", &table, "--out", &table];
     assert_eq!(run(&arguments).code, Some(2));
 }
+
+/// What `tune --validate` draws stands for itself.
+#[test]
+fn validate_takes_no_other_products() {
+    let files = Files::new();
+    let shapes = files.path("shapes.txt");
+    fs::write(&shapes, "8\n").unwrap();
+    for with in [
+        &["--shapes", &shapes][..],
+        &["--sizes", "8"],
+        &["--out", "t.json"],
+        &["--quick"],
+        &["--accept", "t.json"],
+        &["--trans-b"],
+        &["--batch", "2"],
+    ] {
+        let arguments = [&["tune", "--device", "soft", "--validate", "3"], with].concat();
+        expect_refusal(&run(&arguments), &arguments, &["cannot be used with"]);
+    }
+    for alone in [["--seed", "3"], ["--format", "json"]] {
+        let arguments = [&["tune", "--device", "soft"][..], &alone].concat();
+        expect_refusal(&run(&arguments), &arguments, &["--validate <COUNT>"]);
+    }
+    let arguments = ["tune", "--validate", "3"];
+    let ran = finish(command(&arguments).env("CUDA_VISIBLE_DEVICES", "").output().unwrap());
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
+    assert!(ran.stderr.contains("add --device soft"), "{}", ran.stderr);
+    // Without costs there is nothing to compare a choice in f32 with.
+    let arguments = [&arguments[..], &["--device", "soft"]].concat();
+    let ran = run(&arguments);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    assert!(ran.stderr.contains("is not judged: nothing is predicted"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("none of the 3 product(s)"), "{}", ran.stderr);
+}

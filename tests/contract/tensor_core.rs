@@ -498,7 +498,7 @@ fn what_does_not_fit_is_refused() {
     let other = DeviceMatrix::<f16>::zeros(&device, [4, 8]).unwrap();
     let wrong_type = plan.run(&other, &b, &mut c).unwrap_err();
     assert!(
-        wrong_type.to_string().starts_with("A is of f16, and the product was prepared for bf16")
+        wrong_type.to_string().starts_with("A holds f16, and the product was prepared for bf16")
     );
     let wrong_shape = plan.run(&a, &a, &mut c).unwrap_err();
     assert!(matches!(wrong_shape, Error::Shape { what: "B", .. }), "{wrong_shape}");

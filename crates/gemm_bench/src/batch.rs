@@ -33,7 +33,7 @@ const MAX_DELAY: f64 = 20.0;
 /// ```
 /// use gemm_bench::batch::{MAX_LAUNCHES, Policy};
 ///
-/// let policy = Policy { samples: 20, sample_ms: 3.0, warmup_ms: 200.0 };
+/// let policy = Policy { samples: 20, sample_ms: 3.0, warmup_ms: 200.0, slowest: f64::INFINITY };
 /// assert_eq!([10.0, 0.1, 0.001].map(|ms| policy.launches(ms)), [1, 30, MAX_LAUNCHES]);
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +44,9 @@ pub struct Policy {
     pub sample_ms: f64,
     /// Milliseconds of work before the first sample, all candidates together.
     pub warmup_ms: f64,
+    /// A candidate keeps its first sample only, if that takes more than this many times the least
+    /// first sample.
+    pub slowest: f64,
 }
 
 impl Policy {
@@ -59,7 +62,8 @@ impl Policy {
 pub struct Batches {
     /// Launches per sample.
     pub launches: u32,
-    /// Milliseconds per launch, one value per sample, in the order taken.
+    /// Milliseconds per launch, one value per sample, in the order taken. A candidate that
+    /// [`Policy::slowest`] ended has a single value.
     pub ms: Vec<f64>,
     /// Milliseconds of the host per enqueued launch, one value per sample.
     pub enqueue_ms: Vec<f64>,
@@ -136,7 +140,7 @@ pub trait Work {
 /// let speed = peaks.speed()?;
 /// let mut work = Products { products, matrices, peaks, speed };
 ///
-/// let policy = Policy { samples: 6, sample_ms: 1.0, warmup_ms: 2.0 };
+/// let policy = Policy { samples: 6, sample_ms: 1.0, warmup_ms: 2.0, slowest: f64::INFINITY };
 /// for batches in batch::measure(&device, 2, policy, &mut work)? {
 ///     println!("{:.4} ms per launch", stats::median(&batches.ms));
 ///     assert_eq!(batches.ms.len(), 6);
@@ -183,13 +187,19 @@ pub fn measure<W: Work>(
             gap_free: true,
         })
         .collect();
+    let mut longest = f64::INFINITY;
     for _ in 0..policy.samples {
         for (i, (batches, candidate)) in batches.iter_mut().zip(&mut candidates).enumerate() {
+            if batches.ms.first().is_some_and(|first| *first > longest) {
+                continue;
+            }
             let Sample { ms, enqueue_ms, gap_free } = sampler.sample(i, candidate)?;
             batches.ms.push(ms / f64::from(candidate.launches));
             batches.enqueue_ms.push(enqueue_ms / f64::from(candidate.launches));
             batches.gap_free &= gap_free;
         }
+        let first = batches.iter().filter_map(|batches| batches.ms.first().copied());
+        longest = policy.slowest * first.fold(f64::INFINITY, f64::min);
     }
     Ok(batches)
 }
@@ -267,7 +277,8 @@ mod tests {
     use super::*;
     use cuda_gemm::DeviceChoice;
 
-    const POLICY: Policy = Policy { samples: 3, sample_ms: 5.0, warmup_ms: 0.0 };
+    const POLICY: Policy =
+        Policy { samples: 3, sample_ms: 5.0, warmup_ms: 0.0, slowest: f64::INFINITY };
 
     #[test]
     fn a_batch_lasts_long_enough() {
@@ -331,6 +342,15 @@ mod tests {
         let round = [vec![0], vec![1; fast.launches as usize]].concat();
         assert!(notes.order.ends_with(&round.repeat(3)));
         assert!((2..30).contains(&notes.delays), "{}", notes.delays);
+    }
+
+    #[test]
+    fn a_slow_candidate_gets_one_sample() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let policy = Policy { slowest: 3.0, ..POLICY };
+        let batches = measure(&device, 2, policy, &mut Notes::default()).unwrap();
+        let counts: Vec<_> = batches.iter().map(|batches| batches.ms.len()).collect();
+        assert_eq!(counts, [1, 3]);
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //! Times are in milliseconds unless a name ends in `_ns`, rates in GFLOP/s and GB/s (10^9), and
 //! sizes of memory in bytes. The modules form layers. No module knows a layer above its own:
 //!
-//! 1. [`compare`], kernels next to cuBLAS, shape by shape; [`tune`], the tables of `auto`;
+//! 1. [`compare`], kernels next to cuBLAS, shape by shape; [`tune`], the tables of `auto`
+//!    and the quality of its choices;
 //! 2. [`baseline`]; [`forecast`], the estimated time of the software device;
 //! 3. [`workload`]; [`side_by_side`], which times products in turn; [`buffers`], the matrices on
 //!    the device; [`limit`], the use of a GPU's units by a product;

@@ -138,8 +138,41 @@ impl FromStr for Shape {
 /// The largest size of a [`random`] shape.
 pub const RANDOM_MAX: usize = 10_000;
 
-/// So many shapes of single products, the same for the same seed: M, N and K each from 1 to
-/// [`RANDOM_MAX`], with logarithms that are uniformly distributed.
+/// M of a [layer](random_layers): the rows of all tokens.
+const LAYER_M: [usize; 2] = [1, 8192];
+/// N and K of a layer, in multiples of [`LAYER_STEP`].
+const LAYER_N_K: [usize; 2] = [512 / LAYER_STEP, 32_768 / LAYER_STEP];
+const LAYER_STEP: usize = 64;
+
+/// How many products a [batch](random_batches) has, and their sizes.
+const BATCH_COUNT: [usize; 2] = [2, 128];
+const BATCH_SIZE: [usize; 2] = [16, 1024];
+
+/// Random numbers for shapes.
+struct Draw(ChaCha8Rng);
+
+impl Draw {
+    /// `count` shapes, each from the same generator.
+    fn shapes(count: usize, seed: u64, mut shape: impl FnMut(&mut Self) -> Shape) -> Vec<Shape> {
+        let mut draw = Self(ChaCha8Rng::seed_from_u64(seed));
+        (0..count).map(|_| shape(&mut draw)).collect()
+    }
+
+    /// A whole number in this range, both ends included; its logarithm is uniformly distributed.
+    fn log_uniform(&mut self, [min, max]: [usize; 2]) -> usize {
+        let uniform = f64::from(self.0.next_u32()) / 2f64.powi(32);
+        let size = min as f64 * ((max + 1) as f64 / min as f64).powf(uniform);
+        (size as usize).clamp(min, max)
+    }
+
+    fn coin(&mut self) -> bool {
+        self.0.next_u32() % 2 == 1
+    }
+}
+
+/// `count` random shapes of single products.
+///
+/// M, N and K are log-uniform from 1 to [`RANDOM_MAX`]. A seed gives the same shapes every time.
 ///
 /// ```
 /// use gemm_bench::shape::random;
@@ -151,13 +184,53 @@ pub const RANDOM_MAX: usize = 10_000;
 /// assert_ne!(random(10, 8), shapes[..10]);
 /// ```
 pub fn random(count: usize, seed: u64) -> Vec<Shape> {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let mut size = || {
-        let uniform = f64::from(rng.next_u32()) / 2f64.powi(32);
-        let size = ((RANDOM_MAX + 1) as f64).powf(uniform);
-        (size as usize).clamp(1, RANDOM_MAX)
-    };
-    (0..count).map(|_| Shape::new(size(), size(), size())).collect()
+    Draw::shapes(count, seed, |draw| {
+        let [m, n, k] = std::array::from_fn(|_| draw.log_uniform([1, RANDOM_MAX]));
+        Shape::new(m, n, k)
+    })
+}
+
+/// `count` random layers of language models.
+///
+/// M is log-uniform from 1 to 8192. N and K are multiples of 64, log-uniform from 512 to 32,768. B
+/// lies transposed, as weights do. A seed gives the same layers every time.
+///
+/// ```
+/// use gemm_bench::shape::random_layers;
+///
+/// let layers = random_layers(300, 7);
+/// assert!(layers.iter().all(|layer| layer.trans_b && layer.n % 64 == 0 && layer.k >= 512));
+/// let few = layers.iter().filter(|layer| layer.m < 91).count();
+/// assert!(layers.len() == 300 && (100..200).contains(&few));
+/// assert_eq!(random_layers(10, 7), layers[..10]);
+/// ```
+pub fn random_layers(count: usize, seed: u64) -> Vec<Shape> {
+    Draw::shapes(count, seed, |draw| {
+        let m = draw.log_uniform(LAYER_M);
+        let [n, k] = std::array::from_fn(|_| LAYER_STEP * draw.log_uniform(LAYER_N_K));
+        Shape { trans_b: true, ..Shape::new(m, n, k) }
+    })
+}
+
+/// `count` random batches of middling products.
+///
+/// A batch has 2 to 128 products. M, N and K are from 16 to 1024. All four are log-uniform, and A
+/// and B may lie transposed. A seed gives the same batches every time.
+///
+/// ```
+/// use gemm_bench::shape::random_batches;
+///
+/// let batches = random_batches(20, 7);
+/// assert!(batches.iter().all(|shape| (2..=128).contains(&shape.batch) && shape.m >= 16));
+/// assert_eq!(random_batches(10, 7), batches[..10]);
+/// ```
+pub fn random_batches(count: usize, seed: u64) -> Vec<Shape> {
+    Draw::shapes(count, seed, |draw| {
+        let batch = draw.log_uniform(BATCH_COUNT);
+        let [m, n, k] = std::array::from_fn(|_| draw.log_uniform(BATCH_SIZE));
+        let [trans_a, trans_b] = std::array::from_fn(|_| draw.coin());
+        Shape { m, n, k, trans_a, trans_b, batch }
+    })
 }
 
 /// The shapes in a file: see [`parse`].
@@ -257,6 +330,62 @@ mod tests {
             let text = format!("256\n# fine\n{line}\n512\n");
             let error = parse(&text, "a list").unwrap_err().to_string();
             assert!(error.starts_with("a list:3: ") && error.contains(says), "{line}: {error}");
+        }
+    }
+
+    /// What fractions of `values` lie in the four quarters of this range, by their logarithms.
+    fn quarters(values: &[usize], [min, max]: [usize; 2]) -> [f64; 4] {
+        let mut counts = [0.0; 4];
+        for value in values {
+            assert!((min..=max).contains(value), "{value}");
+            let place = (*value as f64 / min as f64).ln() / (max as f64 / min as f64).ln();
+            counts[((4.0 * place) as usize).min(3)] += 1.0 / values.len() as f64;
+        }
+        counts
+    }
+
+    #[test]
+    fn sizes_are_log_uniform_in_their_ranges() {
+        let sizes = |shapes: &[Shape], of: fn(&Shape) -> usize| shapes.iter().map(of).collect();
+        let expect = |shapes: &[Shape], of: fn(&Shape) -> usize, range: [usize; 2]| {
+            let values: Vec<usize> = sizes(shapes, of);
+            for fraction in quarters(&values, range) {
+                assert!((0.2..0.3).contains(&fraction), "{range:?}: {fraction}");
+            }
+            // Both ends are reached, or nearly.
+            let (least, most) = (values.iter().min().unwrap(), values.iter().max().unwrap());
+            let [min, max] = range;
+            assert!(*least <= 2 * min && 2 * most >= max, "{range:?}: {least} to {most}");
+        };
+        let layers = random_layers(2000, 3);
+        expect(&layers, |layer| layer.m, [1, 8192]);
+        expect(&layers, |layer| layer.n, [512, 32_768]);
+        expect(&layers, |layer| layer.k, [512, 32_768]);
+        for layer in &layers {
+            assert_eq!((layer.n % 64, layer.k % 64, layer.batch), (0, 0, 1), "{layer}");
+            assert!(layer.to_string().ends_with(":NT"), "{layer}");
+        }
+        let batches = random_batches(2000, 3);
+        expect(&batches, |batch| batch.batch, [2, 128]);
+        for of in [|batch: &Shape| batch.m, |batch: &Shape| batch.n, |batch: &Shape| batch.k] {
+            expect(&batches, of, [16, 1024]);
+        }
+        let ways = |is: fn(&Shape) -> bool| batches.iter().filter(|shape| is(shape)).count();
+        assert!((900..1100).contains(&ways(|batch| batch.trans_a)));
+        assert!((900..1100).contains(&ways(|batch| batch.trans_b)));
+        assert!((400..600).contains(&ways(|batch| batch.trans_a && batch.trans_b)));
+        expect(&random(2000, 3), |shape| shape.n, [1, RANDOM_MAX]);
+    }
+
+    #[test]
+    fn a_seed_draws_the_same_shapes() {
+        // As recorded in `runs/h200/f32/random-6666.jsonl`.
+        assert_eq!(random(3, 6666), [shape(369, 139, 145), shape(1, 1, 1), shape(533, 7610, 16)]);
+        for draw in [random, random_layers, random_batches] {
+            assert_eq!(draw(40, 9), draw(40, 9));
+            assert_eq!(draw(40, 9)[..7], draw(7, 9));
+            assert_ne!(draw(7, 9), draw(7, 10));
+            draw(500, 9).iter().for_each(|shape| shape.gemm().validate().unwrap());
         }
     }
 

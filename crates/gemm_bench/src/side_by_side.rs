@@ -69,7 +69,7 @@ impl SideBySide {
         telemetry: Option<&mut Telemetry>,
         sampled: &mut dyn FnMut(u32, u32),
     ) -> Result<Measured, Error> {
-        let policy = Policy { samples, sample_ms, warmup_ms: WARMUP_MS };
+        let policy = Policy { samples, sample_ms, warmup_ms: WARMUP_MS, slowest: f64::INFINITY };
         let Self { device, peaks, speed } = self;
         peaks.enqueue_delay(PEAK_WARMUP_MS, *speed)?;
         let before = peaks.measure(*speed)?;

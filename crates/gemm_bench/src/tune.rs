@@ -1,4 +1,4 @@
-//! The tuner: what [`auto`](cuda_gemm::select) goes by, measured.
+//! The tuner: what [`auto`](cuda_gemm::select) goes by, measured; and how good its choices are.
 
 mod calibrate;
 mod context;
@@ -7,6 +7,10 @@ mod search;
 mod search_result;
 mod shapes;
 mod tuner;
+mod validation;
 
 pub use search_result::{Run, SearchResult};
 pub use tuner::{Effort, Progress, Tuner, Tuning, check};
+pub use validation::{
+    Class, ShortSummary, Summary, Validated, Validation, ValidationProgress, draw, validate,
+};

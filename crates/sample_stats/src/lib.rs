@@ -6,5 +6,5 @@
 mod middle;
 mod rank;
 
-pub use middle::{deviation, geometric_mean, median, median_interval, paired_ratio};
+pub use middle::{deviation, geometric_mean, median, median_interval, paired_ratio, percentile};
 pub use rank::{Comparison, compare};

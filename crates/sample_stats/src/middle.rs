@@ -20,6 +20,21 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// The least value that at least `percent` % of the values do not exceed; NaN if there are none.
+///
+/// ```
+/// use sample_stats::percentile;
+///
+/// let values: Vec<f64> = (1..=40).map(f64::from).collect();
+/// assert_eq!(percentile(&values, 95.0), 38.0);
+/// assert_eq!(percentile(&values, 100.0), 40.0);
+/// ```
+pub fn percentile(values: &[f64], percent: f64) -> f64 {
+    let rank = (percent / 100.0 * values.len() as f64).ceil() as usize;
+    let at = rank.clamp(1, values.len().max(1)) - 1;
+    sorted(values).get(at).copied().unwrap_or(f64::NAN)
+}
+
 /// The median absolute deviation: the median distance from the median.
 ///
 /// ```
@@ -112,6 +127,16 @@ mod tests {
         assert_eq!(median(&[1.0, 2.0, 3.0, 4.0, 1000.0]), 3.0);
         assert_eq!(deviation(&[1.0, 2.0, 3.0, 4.0, 1000.0]), 1.0);
         assert_eq!(deviation(&[5.0]), 0.0);
+    }
+
+    #[test]
+    fn percentiles_are_values() {
+        let values = [3.0, 1.0, 2.0];
+        for (percent, value) in [(0.0, 1.0), (33.0, 1.0), (34.0, 2.0), (95.0, 3.0), (100.0, 3.0)] {
+            assert_eq!(percentile(&values, percent), value, "{percent}");
+        }
+        assert_eq!(percentile(&[7.0], 95.0), 7.0);
+        assert!(percentile(&[], 95.0).is_nan());
     }
 
     #[test]

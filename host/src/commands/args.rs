@@ -52,12 +52,14 @@ const BENCH: &str = "Examples:
   rungs bench --sizes 512,4096
   rungs bench --kernels warptile,async_copy --sizes 16x4096x4096 --save runs.jsonl
   rungs bench --compute bf16 --shapes runs/shapes/tensor-cores.txt
+  rungs bench --compute bf16 --random-layers 24 --seed 7
   rungs bench --kernels cublas --sizes 512      against itself: what is noise";
 
 const TUNE: &str = "Examples:
   rungs tune
   rungs tune --out table.json --save times.jsonl
-  rungs tune --compute bf16 --sizes 16x4096x4096:NT --out table.json    for this product alone";
+  rungs tune --compute bf16 --sizes 16x4096x4096:NT --out table.json    for this product alone
+  rungs tune --validate 100 --seed 7    how good auto is on products it was not tuned for";
 
 const REPORT: &str = "Examples:
   rungs report                                  report.html, of the runs of the repository
@@ -135,7 +137,8 @@ pub enum Command {
     /// First each f32 kernel is checked and timed with a few grids. Then, for a list of products,
     /// the predicted fastest takes turns with the runners-up; Hopper's tensor cores take part.
     /// A kernel whose rms error exceeds 1.10 times cuBLAS's in f32 is never chosen. With --sizes or
-    /// --shapes only these products are measured, and added to a table of this device.
+    /// --shapes only these products are measured, and added to a table of this device. --validate
+    /// judges auto on random products. The exit status is 1 if a kernel is wrong.
     #[command(after_help = TUNE)]
     Tune(TuneArgs),
 

@@ -2,6 +2,8 @@
 
 mod accept;
 pub mod args;
+mod lines;
+mod validate;
 
 use std::fs::{self, File};
 use std::io::{BufReader, ErrorKind};
@@ -10,9 +12,9 @@ use std::time::Instant;
 
 use host::select::table::Costs;
 use host::tune::{Effort, Progress, Run, SearchResult, Tuner, Tuning};
-use host::{Configuration, Shape, Table, tune};
+use host::{Device, Table, tune};
+use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
 
 use super::outcome::Outcome;
 use super::product;
@@ -25,11 +27,15 @@ use crate::report::format::milliseconds;
 use crate::report::json;
 use crate::report::save::Save;
 use args::TuneArgs;
+use lines::SearchLine;
 
 /// Does what the options say.
 pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
     if let Some(path) = &args.accept {
         return accept::run(path);
+    }
+    if let Some(count) = args.validate {
+        return validate::run(args, count as usize);
     }
     let clock = Instant::now();
     let shapes = product::shapes(&args.sizes, args.shapes.as_deref())?;
@@ -41,12 +47,7 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
     let gemm = |shape| args.product.apply(args.product.shape(shape).gemm());
     let products: Vec<_> = shapes.into_iter().map(gemm).collect();
     products.iter().try_for_each(tune::check)?;
-    let device = device::open(args.device.choice())?;
-    if device.is_soft() && matches!(args.device, DeviceArg::Auto) {
-        let message = "there is no GPU to measure, and simulated times do not help auto; for a trial \
-                       add --device soft; `rungs doctor` says what a GPU needs";
-        return Err(Error::usage_of("tune", message));
-    }
+    let device = open(args)?;
     let out = args.out.as_deref().or(args.table.as_deref());
     let path = table_path(out, &device.info().name);
     let output = Output::new(&path)?;
@@ -160,6 +161,17 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
         path.display(),
     ))?;
     Ok(if wrong == 0 { Outcome::Right } else { Outcome::Wrong })
+}
+
+/// Opens the device. The software device must be named.
+fn open(args: &TuneArgs) -> Result<Device, Error> {
+    let device = device::open(args.device.choice())?;
+    if device.is_soft() && matches!(args.device, DeviceArg::Auto) {
+        let message = "there is no GPU to measure, and simulated times do not help auto; for a \
+                       trial add --device soft; `rungs doctor` says what a GPU needs";
+        return Err(Error::usage_of("tune", message));
+    }
+    Ok(device)
 }
 
 /// Keeps and prints what happens. The output is replaced as a whole, so that there is a table at
@@ -295,54 +307,4 @@ fn expect_table(path: &Path) -> Result<bool, Error> {
     };
     let reason = "it holds something other than a table of auto".to_owned();
     is_table.ok_or(Error::Output { path: path.to_owned(), reason })
-}
-
-/// The times of a product, in JSON.
-#[derive(Serialize)]
-struct SearchLine {
-    compute: &'static str,
-    batch: usize,
-    m: usize,
-    n: usize,
-    k: usize,
-    trans_a: bool,
-    trans_b: bool,
-    cublas_rms_error: Option<f64>,
-    /// In the order of what they should have taken.
-    runs: Vec<RunLine>,
-}
-
-#[derive(Serialize)]
-struct RunLine {
-    kernel: &'static str,
-    splits: u32,
-    clusters: Option<u32>,
-    blocks_per_multiprocessor: Option<u32>,
-    packed: bool,
-    predicted_ns: f64,
-    ns: f64,
-    rms_error: Option<f64>,
-}
-
-impl SearchLine {
-    fn new(result: &SearchResult) -> Self {
-        let run = |run: &Run| {
-            let Configuration { kernel, splits, clusters, blocks_per_multiprocessor, staged } =
-                run.configuration;
-            RunLine {
-                kernel: kernel.name(),
-                splits,
-                clusters,
-                blocks_per_multiprocessor,
-                packed: staged,
-                predicted_ns: run.predicted_ns,
-                ns: run.ns(),
-                rms_error: run.rms_error,
-            }
-        };
-        let Shape { m, n, k, trans_a, trans_b, batch } = result.shape();
-        let (compute, cublas_rms_error) = (result.gemm.compute.name(), result.cublas_rms_error);
-        let runs = result.runs.iter().map(run).collect();
-        Self { compute, batch, m, n, k, trans_a, trans_b, cublas_rms_error, runs }
-    }
 }

@@ -40,7 +40,7 @@ pub const MAX_PLANS: usize = plan::MAX_PLANS;
 /// let refused = unsafe {
 ///     sgemm(&mut handle, Op::None, Op::None, m, n, k, 1.0, pa, 1, pb, k, 0.0, pc, m)
 /// };
-/// assert_eq!(refused.unwrap_err().to_string(), "sgemm: lda, parameter 8, is 1; it must be 2 at least");
+/// assert_eq!(refused.unwrap_err().to_string(), "sgemm: lda, parameter 8, is 1; it must be at least 2");
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
 pub struct Handle {

@@ -12,7 +12,8 @@ use crate::roofline::{self, Peaks, Speed};
 use crate::{stats, time};
 
 /// Samples of each that is timed, how long they are, and milliseconds of work before them.
-const POLICY: Policy = Policy { samples: 7, sample_ms: 0.8, warmup_ms: 25.0 };
+pub const POLICY: Policy =
+    Policy { samples: 7, sample_ms: 0.8, warmup_ms: 25.0, slowest: f64::INFINITY };
 
 /// Of the random matrices.
 const SEED: u64 = 42;
@@ -77,6 +78,26 @@ impl BenchmarkContext {
         self.speed.map(|speed| Ok(self.peaks.measure(speed)?.ffma)).transpose()
     }
 
+    /// Random matrices on the host, and on the device with a cold L2 cache; why not if they do not
+    /// fit the memory.
+    pub fn matrices(
+        &self,
+        gemm: Gemm,
+    ) -> Result<Result<(Operands, RotatingBuffers), String>, Error> {
+        let is_full = |error: &Error| {
+            let is_of_device = matches!(error, Error::Gemm(GemmError::DeviceMemory { .. }));
+            is_of_device || matches!(error, Error::HostMemory { .. })
+        };
+        let made = operands(gemm).and_then(|operands| {
+            let buffers = self.buffers(&operands, L2::Cold)?;
+            Ok((operands, buffers))
+        });
+        match made {
+            Err(error) if is_full(&error) => Ok(Err(error.to_string())),
+            made => made.map(Ok),
+        }
+    }
+
     /// Copies matrices to the device, in so many sets that the L2 cache is cold if it should be.
     ///
     /// # Errors
@@ -102,6 +123,7 @@ impl BenchmarkContext {
     /// Milliseconds of each, a sample for each round; all are timed in turn.
     pub fn time(
         &self,
+        policy: Policy,
         jobs: &[TimedJob],
         buffers: &mut [RotatingBuffers],
     ) -> Result<Vec<Vec<f64>>, Error> {
@@ -115,7 +137,7 @@ impl BenchmarkContext {
             return Ok(samples.iter().map(|samples| samples.ms().to_vec()).collect());
         };
         let mut work = InTurn { peaks: &self.peaks, speed, jobs, buffers };
-        let batches = batch::measure(&self.device, jobs.len(), POLICY, &mut work)?;
+        let batches = batch::measure(&self.device, jobs.len(), policy, &mut work)?;
         Ok(batches.into_iter().map(|batches| batches.ms).collect())
     }
 
@@ -125,7 +147,7 @@ impl BenchmarkContext {
         jobs: &[TimedJob],
         buffers: &mut [RotatingBuffers],
     ) -> Result<Vec<f64>, Error> {
-        let samples = self.time(jobs, buffers)?;
+        let samples = self.time(POLICY, jobs, buffers)?;
         Ok(samples.iter().map(|ms| 1e6 * stats::median(ms)).collect())
     }
 }

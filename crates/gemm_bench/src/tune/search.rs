@@ -6,12 +6,13 @@
 //! accumulation length is shorter then.
 
 use cuda_gemm::select::{Model, Prediction};
-use cuda_gemm::{Auto, Compute, Configuration, Error as GemmError, Gemm};
+use cuda_gemm::{Auto, Compute, Configuration, Error as GemmError, Gemm, PlanBuilder};
 
-use super::context::{self, BenchmarkContext, TimedJob, check};
+use super::context::{self, BenchmarkContext, POLICY, TimedJob, check};
 use super::search_result::{Run, SearchResult, is_accurate};
 use crate::baseline::{Baseline, NotCompared};
-use crate::buffers::{L2, RotatingBuffers};
+use crate::batch::Policy;
+use crate::buffers::RotatingBuffers;
 use crate::candidate::{Loaded, Selection};
 use crate::error::Error;
 use crate::job::{Job, KernelOptions};
@@ -34,12 +35,72 @@ pub struct CandidateSearch<'a> {
     pub cublas: Option<&'a Loaded>,
 }
 
-/// What is timed for a product.
-struct Candidates {
+/// A choice that is wrong, and how.
+pub type Wrong = (Configuration, String);
+
+/// What is timed for a product: choices that are right.
+#[derive(Default)]
+pub struct Candidates {
     jobs: Vec<TimedJob>,
     /// What each of these is, without times yet.
     runs: Vec<Run>,
-    wrong: Vec<(Configuration, String)>,
+    wrong: Vec<Wrong>,
+}
+
+impl Candidates {
+    /// Prepares a choice and checks what it computes. Returns its run, unless it is wrong or does
+    /// not fit the memory.
+    pub fn add(
+        &mut self,
+        plan: Result<PlanBuilder, GemmError>,
+        &Prediction { configuration, ns: predicted_ns, .. }: &Prediction,
+        buffers: &mut RotatingBuffers,
+        reference: &Products<'_>,
+    ) -> Result<Option<&Run>, Error> {
+        let job = match plan?.prepare() {
+            Ok(plan) => Job::Kernel(plan),
+            // Copies of A and B for all candidates may not fit, or a large C has too many tiles.
+            Err(GemmError::DeviceMemory { .. } | GemmError::TooLarge { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let check = match check(&job, buffers, reference)? {
+            Ok(check) => check,
+            Err(reason) => {
+                self.wrong.push((configuration, reason));
+                return Ok(None);
+            }
+        };
+        let rms_error = check.rms_error();
+        self.jobs.push(TimedJob { job, on: 0 });
+        self.runs.push(Run { configuration, predicted_ns, samples_ms: Vec::new(), rms_error });
+        Ok(self.runs.last())
+    }
+
+    /// What is wrong with the first wrong choice, or that none fits the memory.
+    pub fn why_none(&self) -> String {
+        let first = self.wrong.first();
+        let how = first.map(|(configuration, reason)| format!(", {configuration}: {reason}"));
+        how.unwrap_or_else(|| ", or does not fit the memory".to_owned())
+    }
+
+    /// What is wrong, if nothing is timed.
+    pub fn into_wrong(self) -> Vec<Wrong> {
+        self.wrong
+    }
+
+    /// Times all in turn. Returns them in the order they were added, and what is wrong.
+    pub fn time(
+        self,
+        context: &BenchmarkContext,
+        policy: Policy,
+        buffers: RotatingBuffers,
+    ) -> Result<(Vec<Run>, Vec<Wrong>), Error> {
+        let Self { jobs, mut runs, wrong } = self;
+        for (run, samples_ms) in runs.iter_mut().zip(context.time(policy, &jobs, &mut [buffers])?) {
+            run.samples_ms = samples_ms;
+        }
+        Ok((runs, wrong))
+    }
 }
 
 impl CandidateSearch<'_> {
@@ -52,33 +113,22 @@ impl CandidateSearch<'_> {
         let Some(&chosen) = predictions.first() else {
             return Ok(Err("nothing is predicted for it on this device".to_owned()));
         };
-        let operands = match context::operands(gemm) {
-            Err(error @ Error::HostMemory { .. }) => return Ok(Err(error.to_string())),
-            operands => operands?,
-        };
-        let mut buffers = match self.context.buffers(&operands, L2::Cold) {
-            Err(Error::Gemm(error @ GemmError::DeviceMemory { .. })) => {
-                return Ok(Err(error.to_string()));
-            }
-            buffers => [buffers?],
+        let (operands, mut buffers) = match self.context.matrices(gemm)? {
+            Ok(matrices) => matrices,
+            Err(reason) => return Ok(Err(reason)),
         };
         let reference = context::reference(&operands)?;
         let (cublas_rms_error, not_compared) =
-            match self.cublas_rms_error(gemm, &mut buffers[0], &reference)? {
+            match self.cublas_rms_error(gemm, &mut buffers, &reference)? {
                 Ok(error) => (error, None),
                 Err(reason) => (None, Some(reason)),
             };
-        let Candidates { jobs, mut runs, wrong } =
-            self.candidates(gemm, predictions, cublas_rms_error, &mut buffers[0], &reference)?;
-        if runs.is_empty() {
-            let first = wrong.first();
-            let how = first.map(|(configuration, reason)| format!(", {configuration}: {reason}"));
-            let how = how.unwrap_or_else(|| ", or does not fit the memory".to_owned());
-            return Ok(Err(format!("every kernel is wrong{how}")));
+        let found =
+            self.candidates(gemm, predictions, cublas_rms_error, &mut buffers, &reference)?;
+        if found.runs.is_empty() {
+            return Ok(Err(format!("every kernel is wrong{}", found.why_none())));
         }
-        for (run, samples_ms) in runs.iter_mut().zip(self.context.time(&jobs, &mut buffers)?) {
-            run.samples_ms = samples_ms;
-        }
+        let (mut runs, wrong) = found.time(self.context, POLICY, buffers)?;
         runs.sort_by(|a, b| a.predicted_ns.total_cmp(&b.predicted_ns));
         Ok(Ok(SearchResult { gemm, chosen, runs, wrong, cublas_rms_error, not_compared }))
     }
@@ -111,27 +161,14 @@ impl CandidateSearch<'_> {
     ) -> Result<Candidates, Error> {
         let fastest = predictions.iter().map(|prediction| prediction.ns).reduce(f64::min);
         let longest_ns = fastest.map_or(0.0, |ns| SLOWEST * ns);
-        let (mut jobs, mut runs, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
+        let mut found = Candidates::default();
         let mut next = 0;
-        while let Some(&Prediction { configuration, ns: predicted_ns, .. }) = predictions.get(next)
-        {
+        while let Some(prediction) = predictions.get(next) {
             next += 1;
-            let job = match self.auto.plan_by(gemm, &configuration)?.prepare() {
-                Ok(plan) => Job::Kernel(plan),
-                // Copies of A and B for all candidates may not fit, nor all tiles of a large C be counted.
-                Err(GemmError::DeviceMemory { .. } | GemmError::TooLarge { .. }) => continue,
-                Err(error) => return Err(error.into()),
-            };
-            let check = match check(&job, buffers, reference)? {
-                Ok(check) => check,
-                Err(reason) => {
-                    wrong.push((configuration, reason));
-                    continue;
-                }
-            };
-            let rms_error = check.rms_error();
-            jobs.push(TimedJob { job, on: 0 });
-            runs.push(Run { configuration, predicted_ns, samples_ms: Vec::new(), rms_error });
+            let configuration = prediction.configuration;
+            let plan = self.auto.plan_by(gemm, &configuration);
+            let Some(run) = found.add(plan, prediction, buffers, reference)? else { continue };
+            let rms_error = run.rms_error;
             if gemm.compute != Compute::F32 || is_accurate(rms_error, cublas_rms_error) {
                 continue;
             }
@@ -141,7 +178,7 @@ impl CandidateSearch<'_> {
             });
             predictions.extend(further);
         }
-        Ok(Candidates { jobs, runs, wrong })
+        Ok(found)
     }
 }
 
@@ -162,6 +199,7 @@ fn with_more_splits(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffers::L2;
     use cuda_gemm::{Device, DeviceChoice, Table};
 
     /// Numbers that were measured nowhere.

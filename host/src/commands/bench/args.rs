@@ -32,7 +32,7 @@ pub struct BenchArgs {
     kernels: Vec<String>,
 
     /// Sizes, separated by commas: N for a square, or MxNxK
-    /// [default: 256,512,1024,2048,4096,8192, unless there is --shapes or --random].
+    /// [default: 256,512,1024,2048,4096,8192, unless there is --shapes or a --random option].
     ///
     /// COUNT* in front makes a strided batch; :NT, :TN or :TT behind transposes A or B.
     #[arg(
@@ -52,6 +52,14 @@ pub struct BenchArgs {
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     random: Option<u32>,
+
+    /// COUNT more sizes, of language-model layers, from --seed.
+    ///
+    /// M is log-uniform from 1 to 8192. N and K are multiples of 64, log-uniform from 512 to
+    /// 32,768. B lies transposed.
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    random_layers: Option<u32>,
 
     #[command(flatten)]
     product: ProductArgs,
@@ -108,9 +116,12 @@ impl BenchArgs {
         }
     }
 
-    /// The shapes of `--random`.
+    /// The shapes of `--random` and `--random-layers`.
     pub fn random(&self) -> Vec<Shape> {
-        self.random.map_or_else(Vec::new, |count| shape::random(count as usize, self.seed))
+        let count = |option: Option<u32>| option.unwrap_or(0) as usize;
+        let mut shapes = shape::random(count(self.random), self.seed);
+        shapes.extend(shape::random_layers(count(self.random_layers), self.seed));
+        shapes
     }
 
     /// The product of a shape.

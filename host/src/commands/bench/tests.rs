@@ -141,6 +141,17 @@ fn rows_of_transposes_and_batches() {
     }
 }
 
+#[test]
+fn random_layers_are_more_shapes() {
+    let line = "rungs bench --random 2 --random-layers 3 --seed 5 --compute bf16 --output bf16";
+    let Some(Command::Bench(args)) = Args::parse_from(line.split(' ')).command else { panic!() };
+    let layers = host::shape::random_layers(3, 5);
+    assert_eq!(args.random(), [host::shape::random(2, 5), layers.clone()].concat());
+    let gemm = args.gemm(layers[0]).unwrap();
+    assert_eq!((gemm.compute, gemm.output), (Compute::Bf16, host::Element::Bf16));
+    assert!(gemm.trans_b && !gemm.trans_a);
+}
+
 /// Random shapes are drawn by the seed; parts of wider matrices are right wherever they begin, for
 /// kernels with 128-bit and with scalar copies, and in batches.
 #[test]

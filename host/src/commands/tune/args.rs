@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use host::Shape;
 
-use crate::commands::product::ProductArgs;
+use crate::commands::product::{ProductArgs, seed};
 use crate::io::device::DeviceArg;
+use crate::report::format::Format;
 
 #[derive(Debug, clap::Args)]
 pub struct TuneArgs {
@@ -33,7 +34,7 @@ pub struct TuneArgs {
     #[command(flatten)]
     pub product: ProductArgs,
 
-    /// The table to add products to, and to write without --out.
+    /// The table to add products to, and to write without --out; or to judge with --validate.
     ///
     /// The default is the one of --out, else the one in this folder, else the built-in one.
     #[arg(long, value_name = "FILE")]
@@ -49,8 +50,28 @@ pub struct TuneArgs {
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
 
+    /// Judge auto on COUNT random products, and write no table.
+    ///
+    /// Products are drawn from --seed: as for `bench --random`, as for `bench --random-layers`,
+    /// and batches of 2 to 128 products of 16 to 1024. auto chooses without exceptions. The choice
+    /// takes turns with all candidates predicted within twice its time, and with ten others.
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=100_000),
+          conflicts_with_all = ["out", "sizes", "shapes", "trans_a", "trans_b", "batch", "quick"])]
+    pub validate: Option<u32>,
+
+    /// The seed of the products of --validate.
+    #[arg(long, requires = "validate", default_value_t = 42, allow_negative_numbers = true,
+          value_parser = seed)]
+    pub seed: u64,
+
+    /// A line a product, or JSON lines, of --validate.
+    #[arg(long, requires = "validate", value_enum, default_value_t)]
+    pub format: Format,
+
     /// Measure nothing: note in this table which kernels' PTX has changed since.
-    #[arg(long, value_name = "TABLE", conflicts_with_all = ["out", "device", "save", "quick", "sizes", "shapes", "table"])]
+    #[arg(long, value_name = "TABLE", conflicts_with_all = ["out", "device", "save", "quick",
+          "sizes", "shapes", "table", "validate"])]
     pub accept: Option<PathBuf>,
 
     /// A few kernels and tiny shapes: a trial, for a software device.

@@ -1,0 +1,519 @@
+//! The validation: `auto`'s choices for products that nobody tuned for, next to others.
+//!
+//! A model is judged on what it was not fitted to. So exceptions do not count here, and products
+//! are drawn at random. Timing all candidates would cost too much: those that are predicted to come
+//! close are timed, and a few others, which show whether predictions mislead.
+
+use std::fmt;
+
+use cuda_gemm::select::Prediction;
+use cuda_gemm::{Auto, Configuration, Device, Gemm, Table};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+use super::context::{self, BenchmarkContext, POLICY};
+use super::search::{Candidates, Wrong};
+use super::search_result::Run;
+use crate::batch::Policy;
+use crate::error::Error;
+use crate::shape::{self, Shape};
+use crate::stats;
+
+/// Candidates that are predicted to take up to this many times as long as the choice are timed.
+const CLOSE: f64 = 2.0;
+
+/// How many of the other candidates are timed.
+const OTHERS: usize = 10;
+
+/// Six samples have an interval. A candidate whose first sample is three times the best is lost.
+const VALIDATION: Policy = Policy { samples: 6, slowest: 3.0, ..POLICY };
+
+/// Nanoseconds of a short product, whose loss is told in microseconds: launches decide there.
+const SHORT_NS: f64 = 1e4;
+
+/// The high percentile of a [`Summary`].
+const HIGH: f64 = 95.0;
+
+/// What kind of product is judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// [`shape::random`]: single products of any sizes.
+    Plain,
+    /// [`shape::random_layers`]: layers of language models.
+    Layers,
+    /// [`shape::random_batches`]: batches of middling products.
+    Batches,
+}
+
+impl Class {
+    /// All, in the order in which they take turns.
+    pub const ALL: [Self; 3] = [Self::Plain, Self::Layers, Self::Batches];
+
+    /// Its name, in lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Layers => "layers",
+            Self::Batches => "batches",
+        }
+    }
+
+    fn shapes(self, count: usize, seed: u64) -> Vec<Shape> {
+        match self {
+            Self::Plain => shape::random(count, seed),
+            Self::Layers => shape::random_layers(count, seed),
+            Self::Batches => shape::random_batches(count, seed),
+        }
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// `count` random shapes, one of each [`Class`] in turn.
+///
+/// ```
+/// use gemm_bench::shape::random_layers;
+/// use gemm_bench::tune::{Class, draw};
+///
+/// let drawn = draw(7, 42);
+/// assert_eq!((drawn.len(), drawn[6].0), (7, Class::Plain));
+/// assert_eq!(drawn[4], (Class::Layers, random_layers(2, 42)[1]));
+/// ```
+pub fn draw(count: usize, seed: u64) -> Vec<(Class, Shape)> {
+    let turns = count.div_ceil(Class::ALL.len());
+    let shapes = Class::ALL.map(|class| (class, class.shapes(turns, seed)));
+    let turn = |turn: usize| shapes.iter().map(move |(class, shapes)| (*class, shapes[turn]));
+    (0..turns).flat_map(turn).take(count).collect()
+}
+
+/// What happens while [`validate`] judges.
+pub enum ValidationProgress<'a> {
+    /// The next product begins.
+    Step {
+        /// How many are done.
+        done: usize,
+        /// Of how many.
+        total: usize,
+    },
+    /// A product is not judged.
+    NotMeasured {
+        /// The product.
+        shape: Shape,
+        /// Why not.
+        reason: &'a str,
+    },
+    /// A configuration is wrong.
+    Wrong {
+        /// The product.
+        shape: Shape,
+        /// The kernel, and how it is launched.
+        configuration: Configuration,
+        /// What is wrong.
+        reason: &'a str,
+    },
+    /// A product was judged.
+    Product(&'a Validated),
+}
+
+/// What came of one product.
+pub struct Validated {
+    /// What kind of product.
+    pub class: Class,
+    /// The product.
+    pub gemm: Gemm,
+    /// What was right and timed: the choice first, then in the order of the predictions.
+    pub runs: Vec<Run>,
+}
+
+impl Validated {
+    /// Its shape.
+    pub fn shape(&self) -> Shape {
+        Shape::of(&self.gemm)
+    }
+
+    /// What `auto` chooses.
+    pub fn chosen(&self) -> &Run {
+        &self.runs[0]
+    }
+
+    /// The fastest of all that was timed.
+    pub fn fastest(&self) -> &Run {
+        let fastest = self.runs.iter().min_by(|one, other| one.ns().total_cmp(&other.ns()));
+        fastest.unwrap_or(&self.runs[0])
+    }
+
+    /// The choice's time in proportion to the fastest's: 1 if the choice is the fastest.
+    pub fn ratio(&self) -> f64 {
+        self.chosen().ns() / self.fastest().ns()
+    }
+
+    /// The microseconds that the choice costs beyond the fastest.
+    pub fn lost_us(&self) -> f64 {
+        1e-3 * (self.chosen().ns() - self.fastest().ns())
+    }
+
+    /// Whether the fastest takes less than 10 us.
+    pub fn is_short(&self) -> bool {
+        self.fastest().ns() < SHORT_NS
+    }
+}
+
+/// What came of all products, from [`validate`].
+pub struct Validation {
+    /// The products that were judged.
+    pub products: Vec<Validated>,
+    /// How many configurations were wrong.
+    pub wrong: usize,
+}
+
+impl Validation {
+    /// Sums up a class, or all; `None` if no product of it was judged.
+    pub fn summary(&self, class: Option<Class>) -> Option<Summary<'_>> {
+        let is_of = |one: &&Validated| class.is_none_or(|class| one.class == class);
+        let products: Vec<_> = self.products.iter().filter(is_of).collect();
+        let ratios: Vec<_> = products.iter().map(|one| one.ratio()).collect();
+        let worst = products.iter().max_by(|one, other| one.ratio().total_cmp(&other.ratio()))?;
+        let short = products.iter().filter(|one| one.is_short());
+        let lost: Vec<_> = short.map(|one| one.lost_us()).collect();
+        Some(Summary {
+            products: products.len(),
+            geometric_mean: stats::geometric_mean(&ratios)?,
+            percentile_95: stats::percentile(&ratios, HIGH),
+            worst,
+            short: (!lost.is_empty()).then(|| ShortSummary {
+                products: lost.len(),
+                percentile_95_us: stats::percentile(&lost, HIGH),
+                worst_us: stats::percentile(&lost, 100.0),
+            }),
+        })
+    }
+}
+
+/// How far the choices for some products are from the fastest, from [`Validation::summary`].
+pub struct Summary<'a> {
+    /// How many products.
+    pub products: usize,
+    /// Of [`Validated::ratio`].
+    pub geometric_mean: f64,
+    /// The ratio that 95 % of the products do not exceed.
+    pub percentile_95: f64,
+    /// The product with the largest ratio.
+    pub worst: &'a Validated,
+    /// The products whose fastest takes less than 10 us, if there are any.
+    pub short: Option<ShortSummary>,
+}
+
+/// What choices for short products cost beyond the fastest, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ShortSummary {
+    /// How many products.
+    pub products: usize,
+    /// What 95 % of the products do not exceed.
+    pub percentile_95_us: f64,
+    /// The most.
+    pub worst_us: f64,
+}
+
+/// Judges `auto` on products that nobody tuned for.
+///
+/// For each product, `auto` chooses without exceptions. The choice is timed in turn with all
+/// candidates that are predicted within twice its time, and with ten others, which `seed` draws.
+/// The L2 cache is cold. Each is checked first, with the bounds of the [`Tuner`](super::Tuner).
+/// Without `table`, `auto` chooses by the table for this device. An error of `report` ends it.
+///
+/// ```
+/// use cuda_gemm::{Compute, Device, DeviceChoice, Gemm};
+/// use gemm_bench::Error;
+/// use gemm_bench::tune::{Class, validate};
+///
+/// # fn main() -> Result<(), Error> {
+/// let device = Device::open(DeviceChoice::SoftSm90)?;
+/// let product = Gemm::new(16, 64, 128).computed_in(Compute::Bf16);
+/// let products = [(Class::Layers, product)];
+/// let validation = validate(&device, None, &products, 42, |_| Ok::<_, Error>(()))?;
+/// let all = validation.summary(None).expect("a product");
+/// println!("{:.3}x of the fastest, {}", all.geometric_mean, all.worst.chosen().configuration);
+/// assert!(all.products == 1 && all.geometric_mean >= 1.0);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// - the error of `report`
+/// - [`Error::NothingMeasured`] if no product can be judged
+/// - those of [`Gemm::validate`] and [`Device::auto_by`]
+/// - a fault of a kernel, or [`cuda_gemm::Error::Driver`]
+pub fn validate<E: From<Error>>(
+    device: &Device,
+    table: Option<&Table>,
+    products: &[(Class, Gemm)],
+    seed: u64,
+    mut report: impl FnMut(ValidationProgress<'_>) -> Result<(), E>,
+) -> Result<Validation, E> {
+    let is_valid = |(_, gemm): &(Class, Gemm)| gemm.validate();
+    products.iter().try_for_each(is_valid).map_err(Error::from)?;
+    let auto = without_exceptions(device, table)?;
+    let context = BenchmarkContext::new(device)?;
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut validation = Validation { products: Vec::new(), wrong: 0 };
+    for (done, (class, gemm)) in products.iter().enumerate() {
+        report(ValidationProgress::Step { done, total: products.len() })?;
+        let shape = Shape::of(gemm);
+        let Judged { runs, wrong } = judge(&context, &auto, gemm, &mut rng)?;
+        validation.wrong += wrong.len();
+        for (configuration, reason) in &wrong {
+            let configuration = *configuration;
+            report(ValidationProgress::Wrong { shape, configuration, reason })?;
+        }
+        match runs {
+            Ok(runs) => {
+                let product = Validated { class: *class, gemm: *gemm, runs };
+                report(ValidationProgress::Product(&product))?;
+                validation.products.push(product);
+            }
+            Err(reason) => report(ValidationProgress::NotMeasured { shape, reason: &reason })?,
+        }
+    }
+    match validation.products.is_empty() {
+        true => Err(Error::NothingMeasured { count: products.len() }.into()),
+        false => Ok(validation),
+    }
+}
+
+/// What chooses by costs alone.
+fn without_exceptions(device: &Device, table: Option<&Table>) -> Result<Auto, Error> {
+    let table = match table {
+        Some(table) => Some(table.clone()),
+        // No table is of the software device.
+        None if device.is_soft() => None,
+        None => Table::nearest(device.info())?,
+    };
+    Ok(match table {
+        Some(table) => device.auto_by(&table.with_exceptions(Vec::new())?)?,
+        None => device.auto()?,
+    })
+}
+
+/// What came of one product: its runs, or why there are none; and what is wrong.
+struct Judged {
+    runs: Result<Vec<Run>, String>,
+    wrong: Vec<Wrong>,
+}
+
+impl Judged {
+    fn not(reason: impl Into<String>) -> Self {
+        Self { runs: Err(reason.into()), wrong: Vec::new() }
+    }
+}
+
+/// Checks the choice and what is timed with it, and times all in turn.
+fn judge(
+    context: &BenchmarkContext,
+    auto: &Auto,
+    gemm: &Gemm,
+    rng: &mut ChaCha8Rng,
+) -> Result<Judged, Error> {
+    let chosen = auto.choose(gemm)?;
+    let predictions = auto.candidates(gemm, usize::MAX);
+    // Before anything fails, so that each product has the same others whatever its neighbours do.
+    let Some((chosen, others)) = selected(chosen, predictions, rng) else {
+        return Ok(Judged::not("nothing is predicted for it on this device without a table"));
+    };
+    let (operands, mut buffers) = match context.matrices(*gemm)? {
+        Ok(matrices) => matrices,
+        Err(reason) => return Ok(Judged::not(reason)),
+    };
+    let reference = context::reference(&operands)?;
+    let mut found = Candidates::default();
+    let mut add = |prediction: &Prediction| {
+        let plan = auto.plan_by(*gemm, &prediction.configuration);
+        Ok::<_, Error>(found.add(plan, prediction, &mut buffers, &reference)?.is_some())
+    };
+    if !add(&chosen)? {
+        let reason = format!("the choice is wrong{}", found.why_none());
+        return Ok(Judged { runs: Err(reason), wrong: found.into_wrong() });
+    }
+    for other in &others {
+        add(other)?;
+    }
+    let (runs, wrong) = found.time(context, VALIDATION, buffers)?;
+    Ok(Judged { runs: Ok(runs), wrong })
+}
+
+/// The choice's prediction; and the others that are timed with it, the least time first. `None` if
+/// the choice has no prediction.
+fn selected(
+    chosen: Configuration,
+    predictions: Vec<Prediction>,
+    rng: &mut ChaCha8Rng,
+) -> Option<(Prediction, Vec<Prediction>)> {
+    let (own, others): (Vec<_>, Vec<_>) =
+        predictions.into_iter().partition(|one| one.configuration == chosen);
+    let chosen = own.into_iter().next()?;
+    let (mut selected, mut far): (Vec<_>, Vec<_>) =
+        others.into_iter().partition(|one| one.ns <= CLOSE * chosen.ns);
+    for _ in 0..OTHERS.min(far.len()) {
+        // The modulus of a 32-bit number favours none of some hundred noticeably.
+        selected.push(far.swap_remove(rng.next_u32() as usize % far.len()));
+    }
+    selected.sort_by(|one, other| one.ns.total_cmp(&other.ns));
+    Some((chosen, selected))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cuda_gemm::{Compute, DeviceChoice, find_kernel};
+
+    /// Numbers that were measured nowhere.
+    const TABLE: &str = include_str!("../../../cuda_gemm/src/select/table_for_tests.json");
+
+    /// A few tiny products, one of each class.
+    fn tiny(compute: Compute) -> Vec<(Class, Gemm)> {
+        let gemms = [
+            Gemm::new(20, 33, 40),
+            Gemm::new(8, 64, 64).transposed(false, true),
+            Gemm::new(16, 24, 32).transposed(true, false).stacked(3),
+        ];
+        Class::ALL.into_iter().zip(gemms.map(|gemm| gemm.computed_in(compute))).collect()
+    }
+
+    #[test]
+    fn products_of_all_classes_are_judged() {
+        let device = Device::open(DeviceChoice::SoftSm90).unwrap();
+        let table = Table::parse(TABLE, "a test").unwrap();
+        for (compute, table) in [(Compute::F32, Some(&table)), (Compute::Bf16, None)] {
+            let products = tiny(compute);
+            let (mut steps, mut shapes) = (0, Vec::new());
+            let validation = validate(&device, table, &products, 7, |progress| {
+                match progress {
+                    ValidationProgress::Step { done, total } => {
+                        assert_eq!((done, total), (steps, 3));
+                        steps += 1;
+                    }
+                    ValidationProgress::Product(product) => shapes.push(product.shape()),
+                    _ => panic!("all is right"),
+                }
+                Ok::<_, Error>(())
+            });
+            let validation = validation.unwrap();
+            assert_eq!((steps, validation.wrong), (3, 0));
+            let expected: Vec<_> = products.iter().map(|(_, gemm)| Shape::of(gemm)).collect();
+            assert_eq!(shapes, expected);
+            let auto = without_exceptions(&device, table).unwrap();
+            for product in &validation.products {
+                let choice = auto.choose(&product.gemm).unwrap();
+                assert_eq!(product.chosen().configuration, choice);
+                assert!(product.runs.len() > 1 && product.ratio() >= 1.0);
+                let is_choice = |run: &&Run| run.configuration == choice;
+                assert_eq!(product.runs.iter().filter(is_choice).count(), 1);
+                assert_eq!(product.is_short(), product.fastest().ns() < 1e4);
+            }
+            assert_eq!(validation.summary(None).unwrap().products, 3);
+            for class in Class::ALL {
+                let summary = validation.summary(Some(class)).unwrap();
+                assert_eq!((summary.products, summary.worst.class), (1, class));
+                approx::assert_relative_eq!(summary.geometric_mean, summary.worst.ratio());
+                assert_eq!(summary.percentile_95, summary.worst.ratio());
+            }
+        }
+    }
+
+    /// Of three choices, one is twice as slow as the fastest, and one of the two short ones loses
+    /// 3 us.
+    #[test]
+    fn summaries_are_of_ratios_and_of_microseconds() {
+        let configuration = Configuration::new(find_kernel("tile_64x64").unwrap());
+        let product = |class, us: [f64; 2]| Validated {
+            class,
+            gemm: Gemm::new(8, 8, 8),
+            runs: us
+                .map(|us| Run {
+                    configuration,
+                    predicted_ns: 1.0,
+                    samples_ms: vec![1e-3 * us],
+                    rms_error: None,
+                })
+                .into(),
+        };
+        let products = vec![
+            product(Class::Plain, [4.0, 4.0]),
+            product(Class::Layers, [200.0, 100.0]),
+            product(Class::Plain, [6.0, 3.0]),
+            product(Class::Plain, [5.0, 7.0]),
+        ];
+        let validation = Validation { products, wrong: 0 };
+        let all = validation.summary(None).unwrap();
+        approx::assert_relative_eq!(all.geometric_mean, 2f64.sqrt(), epsilon = 1e-12);
+        approx::assert_relative_eq!(all.percentile_95, 2.0, epsilon = 1e-12);
+        let short = all.short.unwrap();
+        assert_eq!(short.products, 3);
+        approx::assert_relative_eq!(short.worst_us, 3.0, epsilon = 1e-12);
+        approx::assert_relative_eq!(short.percentile_95_us, 3.0, epsilon = 1e-12);
+        assert!(validation.summary(Some(Class::Layers)).unwrap().short.is_none());
+        assert!(validation.summary(Some(Class::Batches)).is_none());
+    }
+
+    #[test]
+    fn what_is_close_and_ten_others_are_timed() {
+        let prediction = |splits: u32, ns: f64| {
+            let kernel = find_kernel("tile_64x64").unwrap();
+            let configuration = Configuration { splits, ..Configuration::new(kernel) };
+            Prediction { configuration, ns, memory_bound: None }
+        };
+        let predictions: Vec<_> =
+            (1..=100).map(|splits| prediction(splits, 100.0 * f64::from(splits))).collect();
+        let chosen = predictions[1].configuration;
+        let draw = |seed| {
+            let mut rng = ChaCha8Rng::seed_from_u64(seed);
+            selected(chosen, predictions.clone(), &mut rng).unwrap()
+        };
+        let (own, others) = draw(5);
+        assert_eq!(own.ns, 200.0);
+        assert!(others.is_sorted_by(|one, other| one.ns < other.ns));
+        let close: Vec<_> = others[..3].iter().map(|one| one.ns).collect();
+        assert_eq!((close, others.len()), (vec![100.0, 300.0, 400.0], 13));
+        assert_eq!(draw(5), (own, others.clone()));
+        assert_ne!(draw(6).1, others);
+        // Of few, all are timed; a choice without costs cannot be judged.
+        let mut rng = ChaCha8Rng::seed_from_u64(5);
+        let few = predictions[..7].to_vec();
+        assert_eq!(selected(chosen, few, &mut rng).unwrap().1.len(), 6);
+        assert!(selected(chosen, Vec::new(), &mut rng).is_none());
+    }
+
+    #[test]
+    fn classes_take_turns() {
+        let drawn = draw(8, 3);
+        let classes: Vec<_> = drawn.iter().map(|(class, _)| class.name()).collect();
+        assert_eq!(classes[..4], ["plain", "layers", "batches", "plain"]);
+        assert_eq!((draw(8, 3), drawn.len()), (drawn.clone(), 8));
+        assert_eq!(draw(5, 3), drawn[..5]);
+        assert_ne!(draw(8, 4), drawn);
+        let plain: Vec<_> = drawn.iter().step_by(3).map(|(_, shape)| *shape).collect();
+        assert_eq!(plain, shape::random(3, 3));
+        assert!(draw(0, 3).is_empty());
+    }
+
+    #[test]
+    fn without_predictions_nothing_is_judged() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let mut reasons = Vec::new();
+        let none = validate(&device, None, &tiny(Compute::F32), 7, |progress| {
+            if let ValidationProgress::NotMeasured { reason, .. } = progress {
+                reasons.push(reason.to_owned());
+            }
+            Ok(())
+        });
+        assert!(matches!(none, Err(Error::NothingMeasured { count: 3 })));
+        assert!(reasons.len() == 3 && reasons[0].contains("nothing is predicted"));
+        let invalid = [(Class::Plain, Gemm::new(8, 8, 8).leading_dimensions(4, 8, 8))];
+        let invalid = validate(&device, None, &invalid, 7, |_| Ok(()));
+        assert!(matches!(invalid, Err(Error::Gemm(_))));
+    }
+}

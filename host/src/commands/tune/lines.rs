@@ -1,0 +1,176 @@
+//! Products that were measured, in JSON. The other commands do not read these lines.
+
+use host::tune::{Class, Run, SearchResult, Summary, Validated, Validation};
+use host::{Configuration, Element, Gemm, Shape};
+use serde::Serialize;
+
+use crate::report::json;
+
+/// A product, in JSON.
+#[derive(Serialize)]
+struct ProductLine {
+    compute: &'static str,
+    batch: usize,
+    m: usize,
+    n: usize,
+    k: usize,
+    trans_a: bool,
+    trans_b: bool,
+}
+
+impl ProductLine {
+    fn new(gemm: &Gemm) -> Self {
+        let Shape { m, n, k, trans_a, trans_b, batch } = Shape::of(gemm);
+        Self { compute: gemm.compute.name(), batch, m, n, k, trans_a, trans_b }
+    }
+}
+
+/// The times of a product, in JSON.
+#[derive(Serialize)]
+pub struct SearchLine {
+    #[serde(flatten)]
+    product: ProductLine,
+    cublas_rms_error: Option<f64>,
+    /// In the order of what they should have taken.
+    runs: Vec<RunLine>,
+}
+
+#[derive(Serialize)]
+struct RunLine {
+    kernel: &'static str,
+    splits: u32,
+    clusters: Option<u32>,
+    blocks_per_multiprocessor: Option<u32>,
+    packed: bool,
+    predicted_ns: f64,
+    ns: f64,
+    rms_error: Option<f64>,
+}
+
+impl RunLine {
+    fn new(run: &Run) -> Self {
+        let Configuration { kernel, splits, clusters, blocks_per_multiprocessor, staged } =
+            run.configuration;
+        Self {
+            kernel: kernel.name(),
+            splits,
+            clusters,
+            blocks_per_multiprocessor,
+            packed: staged,
+            predicted_ns: run.predicted_ns,
+            ns: run.ns(),
+            rms_error: run.rms_error,
+        }
+    }
+}
+
+impl SearchLine {
+    pub fn new(result: &SearchResult) -> Self {
+        let runs = result.runs.iter().map(RunLine::new).collect();
+        let product = ProductLine::new(&result.gemm);
+        Self { product, cublas_rms_error: result.cublas_rms_error, runs }
+    }
+}
+
+/// A product that `auto` was judged on, in JSON.
+#[derive(Serialize)]
+struct ValidatedLine {
+    class: &'static str,
+    #[serde(flatten)]
+    product: ProductLine,
+    /// The type of C; not there if it is f32.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<&'static str>,
+    /// The choice's time in proportion to the fastest's.
+    ratio: f64,
+    lost_us: f64,
+    chosen: String,
+    fastest: String,
+    /// The choice first, then in the order of what they should have taken.
+    runs: Vec<RunLine>,
+}
+
+/// The line of a product.
+pub fn validated(product: &Validated) -> String {
+    let output = product.gemm.output;
+    json::line(&ValidatedLine {
+        class: product.class.name(),
+        product: ProductLine::new(&product.gemm),
+        output: (output != Element::F32).then(|| output.name()),
+        ratio: product.ratio(),
+        lost_us: product.lost_us(),
+        chosen: product.chosen().configuration.to_string(),
+        fastest: product.fastest().configuration.to_string(),
+        runs: product.runs.iter().map(RunLine::new).collect(),
+    })
+}
+
+/// How good `auto` is, in JSON.
+#[derive(Serialize)]
+struct SummaryLine {
+    summary: Summaries,
+}
+
+#[derive(Serialize)]
+struct Summaries {
+    /// Products that were asked for.
+    drawn: usize,
+    wrong: usize,
+    seed: u64,
+    simulated: bool,
+    /// Null for a class of which no product was judged.
+    plain: Option<SummaryOf>,
+    layers: Option<SummaryOf>,
+    batches: Option<SummaryOf>,
+    all: Option<SummaryOf>,
+}
+
+#[derive(Serialize)]
+struct SummaryOf {
+    products: usize,
+    geometric_mean: f64,
+    percentile_95: f64,
+    worst: f64,
+    worst_product: String,
+    worst_chosen: String,
+    worst_fastest: String,
+    /// Products whose fastest takes less than 10 us; microseconds lost, null without such products.
+    short_products: usize,
+    short_percentile_95_us: Option<f64>,
+    short_worst_us: Option<f64>,
+}
+
+impl SummaryOf {
+    fn new(summary: &Summary<'_>) -> Self {
+        let Summary { products, geometric_mean, percentile_95, worst, short } = *summary;
+        Self {
+            products,
+            geometric_mean,
+            percentile_95,
+            worst: worst.ratio(),
+            worst_product: worst.shape().to_string(),
+            worst_chosen: worst.chosen().configuration.to_string(),
+            worst_fastest: worst.fastest().configuration.to_string(),
+            short_products: short.map_or(0, |short| short.products),
+            short_percentile_95_us: short.map(|short| short.percentile_95_us),
+            short_worst_us: short.map(|short| short.worst_us),
+        }
+    }
+}
+
+/// The line of all products: how many were drawn, from which seed, and whether on the software
+/// device.
+pub fn summary(validation: &Validation, drawn: usize, seed: u64, simulated: bool) -> String {
+    let of = |class| validation.summary(class).as_ref().map(SummaryOf::new);
+    let summary = Summaries {
+        drawn,
+        wrong: validation.wrong,
+        seed,
+        simulated,
+        plain: of(Some(Class::Plain)),
+        layers: of(Some(Class::Layers)),
+        batches: of(Some(Class::Batches)),
+        all: of(None),
+    };
+    json::line(&SummaryLine { summary })
+}
