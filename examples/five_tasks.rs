@@ -46,7 +46,7 @@ fn part(large: &DeviceMatrix<f32>, b: &DeviceMatrix<f32>) -> Result<DeviceMatrix
     Ok(c)
 }
 
-/// `x = a x`, so many times two: a graph of two products, launched so many times.
+/// `x = a x`, `2 * times` times: a graph of two products, launched `times` times.
 fn power(
     a: &DeviceMatrix<f32>,
     x: &mut DeviceMatrix<f32>,

@@ -22,7 +22,7 @@ fn products([m, n, k]: [usize; 3]) -> Vec<Gemm> {
     all
 }
 
-/// Enqueues a product of zeros, whose matrices begin so many elements into their memory.
+/// Enqueues a product of zeros. Each matrix begins at an offset, in elements, in its memory.
 fn run(device: &Device, plan: &Plan<'_>, skip: usize) {
     let gemm = plan.gemm();
     let (input, count) = (gemm.compute.element(), gemm.batch);

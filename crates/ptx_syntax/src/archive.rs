@@ -95,8 +95,7 @@ impl Packed<'_> {
     }
 }
 
-/// Makes an archive of the kernels of a PTX text. The bytes of a kernel that `before` has, too, are
-/// taken from there.
+/// Makes an archive of the kernels of a PTX text. The bytes of an unchanged kernel come from `before`.
 ///
 /// # Errors
 /// None that writing to memory can have.

@@ -301,8 +301,9 @@ impl Auto {
         }
     }
 
-    /// What was measured to be fastest for this very product on this device, against what costs say:
-    /// of dense matrices, or of others of which vectors of 16 bytes reach the same.
+    /// The configuration measured to be fastest for this product on this device, if a table has one.
+    ///
+    /// The matrices are dense, or vectors of 16 bytes read the same parts of their rows.
     pub fn exception(&self, gemm: &Gemm) -> Option<Configuration> {
         self.measured(gemm).map(|(configuration, _)| configuration)
     }

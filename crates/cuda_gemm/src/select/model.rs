@@ -367,7 +367,7 @@ fn is_compensated(kernel: &KernelDescriptor) -> bool {
     kernel.tile().bn == 1
 }
 
-/// Parts of a step along K, each of which other threads of a block sum over (slice-K).
+/// The number of thread groups of a block that divide a step along K among them (slice-K).
 pub(super) fn slices(kernel: &KernelDescriptor) -> u32 {
     let tile = kernel.tile();
     (kernel.threads() * tile.tm * tile.tn / (tile.bm * tile.bn)).max(1)

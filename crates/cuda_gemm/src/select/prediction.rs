@@ -81,7 +81,7 @@ impl Auto {
         all
     }
 
-    /// The same with so many kernels for f32 in other precisions.
+    /// Like `candidates`, with `fmas` kernels for f32 among those of TF32.
     fn candidates_with(&self, gemm: &Gemm, count: usize, fmas: usize) -> Vec<Prediction> {
         let mut all = match gemm.compute {
             Compute::F32 => return self.ranking(gemm, count),
