@@ -1,5 +1,6 @@
 //! Matrices in a device's memory, and views of parts, transposes and batches of them.
 
+mod conversions;
 mod memory;
 mod operand;
 mod owned;

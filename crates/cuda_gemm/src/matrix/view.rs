@@ -9,7 +9,6 @@ use gemm_matrix::{MatrixRef, Scalar};
 
 use super::memory::copy_to_host;
 use super::operand::{OperandMut, OperandRef, expect_room};
-use super::owned::DeviceMatrix;
 use crate::device::Stream;
 use crate::error::Error;
 
@@ -37,7 +36,7 @@ use crate::error::Error;
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
 pub struct DeviceMatrixRef<'m, T> {
-    operand: OperandRef<'m>,
+    pub(super) operand: OperandRef<'m>,
     elements: PhantomData<&'m [T]>,
 }
 
@@ -79,7 +78,7 @@ impl<'m, T> Deref for DeviceMatrixRef<'m, T> {
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
 pub struct DeviceMatrixMut<'m, T> {
-    operand: OperandMut<'m>,
+    pub(super) operand: OperandMut<'m>,
     elements: PhantomData<&'m mut [T]>,
 }
 
@@ -386,25 +385,4 @@ impl<'m, T: Scalar> DeviceMatrixMut<'m, T> {
     pub(super) fn into_view(self) -> DeviceMatrixRef<'m, T> {
         DeviceMatrixRef::new(self.operand.into_view())
     }
-}
-
-macro_rules! from {
-    ($($from:ty => $to:ty: $matrix:ident, $made:expr;)+) => {$(
-        impl<'m, T: Scalar> From<$from> for $to {
-            fn from($matrix: $from) -> Self {
-                $made
-            }
-        }
-    )+};
-}
-
-from! {
-    &'m DeviceMatrix<T> => DeviceMatrixRef<'m, T>: matrix, matrix.view();
-    &'m mut DeviceMatrix<T> => DeviceMatrixMut<'m, T>: matrix, matrix.view_mut();
-    &'m mut DeviceMatrixMut<'_, T> => DeviceMatrixMut<'m, T>: matrix, matrix.view_mut();
-    DeviceMatrixRef<'m, T> => OperandRef<'m>: matrix, matrix.operand;
-    &'m DeviceMatrix<T> => OperandRef<'m>: matrix, matrix.view().operand;
-    DeviceMatrixMut<'m, T> => OperandMut<'m>: matrix, matrix.operand;
-    &'m mut DeviceMatrixMut<'_, T> => OperandMut<'m>: matrix, matrix.view_mut().operand;
-    &'m mut DeviceMatrix<T> => OperandMut<'m>: matrix, matrix.view_mut().operand;
 }

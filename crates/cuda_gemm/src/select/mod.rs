@@ -21,6 +21,7 @@
 //! [`Exception`](table::Exception), which comes first. A GPU without a table gets the costs of the
 //! one most like it, scaled; without any table, the largest tile that fills the GPU is taken.
 
+mod candidates;
 mod changes;
 mod copies;
 mod digests;
