@@ -46,11 +46,10 @@ impl Core {
         factors: [f32; 2],
     ) -> Result<(), Error> {
         let Some(factors) = self.launches.gemm().kernel_factors(factors) else { return Ok(()) };
-        let [own, unaligned] = &self.functions;
         // Panels are as aligned as the whole matrix, because tiles are multiples of four wide.
-        let function = match unaligned {
+        let function = match &self.unaligned {
             Some(unaligned) if !self.is_aligned([a, b, c]) => unaligned,
-            _ => own.as_ref().expect("`prepare` has loaded the kernel"),
+            _ => &self.function,
         };
         // Keeps other threads' launches from coming between the copies of A and B and the product.
         let _exclusive = self.stream.exclusive();

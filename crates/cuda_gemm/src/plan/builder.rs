@@ -155,11 +155,11 @@ impl PlanBuilder {
     /// - [`Error::NotInPtx`] if the PTX for this device lacks the kernel.
     /// - [`Error::DeviceMemory`] and [`Error::Driver`].
     pub fn prepare(self) -> Result<Plan<'static>, Error> {
-        let Loaded { stream, launches, functions, mut staging } = self.load()?;
+        let Loaded { stream, launches, function, unaligned, mut staging } = self.load()?;
         let buffers = Buffers::new(&stream, launches.workspace())?;
         staging.allocate(&stream)?;
         let maps = MapCache::default();
-        let core = Core { stream, launches, functions, buffers, staging, maps };
+        let core = Core { stream, launches, function, unaligned, buffers, staging, maps };
         Ok(Plan::new(Arc::new(core)))
     }
 
@@ -189,10 +189,10 @@ impl PlanBuilder {
             Ok::<_, Error>(function)
         };
         let unaligned = descriptor.unaligned().map(|other| load(other.name)).transpose()?;
-        let functions = [Some(load(launches.entry_point())?), unaligned];
+        let function = load(launches.entry_point())?;
         let requirements = requirements(&launches);
         let staging = Staging::new(device, &launches, &limits, requirements, any_alignment)?;
-        Ok(Loaded { stream, launches, functions, staging: Box::new(staging) })
+        Ok(Loaded { stream, launches, function, unaligned, staging: Box::new(staging) })
     }
 }
 
@@ -222,8 +222,8 @@ fn requirements(launches: &LaunchPlan) -> [Requirement; 2] {
 pub(crate) struct Loaded {
     stream: Stream,
     launches: LaunchPlan,
-    /// The kernel's entry point, and the one for misaligned matrices if it has one.
-    functions: [Option<EntryPoint>; 2],
+    function: EntryPoint,
+    unaligned: Option<EntryPoint>,
     staging: Box<Staging>,
 }
 

@@ -67,8 +67,10 @@ pub struct Plan<'m> {
 pub(crate) struct Core {
     pub(crate) stream: Stream,
     pub(crate) launches: LaunchPlan,
-    /// The kernel's own entry point, and the one for misaligned matrices if it has one.
-    pub(crate) functions: [Option<EntryPoint>; 2],
+    /// The kernel's own entry point.
+    pub(crate) function: EntryPoint,
+    /// The entry point for misaligned matrices, if the kernel has one.
+    pub(crate) unaligned: Option<EntryPoint>,
     pub(crate) buffers: Option<Buffers>,
     pub(crate) staging: Box<Staging>,
     pub(crate) maps: MapCache,
@@ -193,7 +195,7 @@ impl<'m> Plan<'m> {
         // - C is borrowed mutably, so it is none of the others.
         // - All stay allocated while the kernel runs: freeing device memory waits for earlier work,
         //   and other work with them is enqueued on the same stream.
-        unsafe { self.run_raw(operands.map(|operand| operand.address()), extras) }
+        unsafe { self.enqueue(operands.map(|operand| operand.address()), extras) }
     }
 
     /// Enqueues a product with a [batch of pointers](Gemm::batched_pointers).
@@ -232,7 +234,7 @@ impl<'m> Plan<'m> {
         let extras = extras.checked(stream, gemm)?;
         // SAFETY: as in `run_checked`. The arrays stay allocated in the same way, and nothing
         // writes them.
-        unsafe { self.run_raw(operands.map(PointerBatch::address), extras) }
+        unsafe { self.enqueue(operands.map(PointerBatch::address), extras) }
     }
 
     /// Enqueues the product on raw addresses of A, B and C.
@@ -262,8 +264,18 @@ impl<'m> Plan<'m> {
     /// - Until the work is done, only work enqueued on the same stream frees any of this memory,
     ///   writes memory that is read, or accesses C.
     pub unsafe fn run_raw(&self, addresses: [u64; 3], extras: RawExtras) -> Result<(), Error> {
-        let Gemm { alpha, beta, .. } = *self.gemm();
         extras.expect(self.gemm())?;
+        // SAFETY: the caller's contract.
+        unsafe { self.enqueue(addresses, extras) }
+    }
+
+    /// Enqueues the product with the plan's factors.
+    ///
+    /// # Safety
+    ///
+    /// The contract of [`Plan::run_raw`], and every extra that the product needs has an address.
+    unsafe fn enqueue(&self, addresses: [u64; 3], extras: RawExtras) -> Result<(), Error> {
+        let Gemm { alpha, beta, .. } = *self.gemm();
         // SAFETY: the caller's contract.
         unsafe { self.core.enqueue(addresses, extras, [alpha, beta]) }
     }
