@@ -154,16 +154,23 @@ fn measure(row: &Row) -> [f64; 2] {
 }
 
 fn main() {
-    println!("\n# Errors\n");
     println!(
-        "The largest error in ULP over {} million arguments for each function and type, half of \
-         them\nspread evenly, half by their exponents. The example `ulp` measures them, against \
-         the crate `pxfm`\nin f64; to what it finds in f64, half a ULP is added, which is the \
-         reference's own rounding.\n\nThe last columns are CUDA's own functions, as the CUDA C++ \
-         Programming Guide of CUDA 13.0 has them\n(section 17.1, tables 17 and 18): from the \
-         correctly rounded result, and not from the exact one, so\nthat a function of theirs with 1 \
-         may be as good as one of ours with 1.5; for all arguments, but\n`lgamma`'s outside of \
-         [-10.001, -2.264] in f32 and [-23.0001, -2.2637] in f64.\n",
+        "
+# Errors
+
+The table lists the largest error in ULP over {} million arguments for each function and type. Half
+of the arguments are spread evenly, half by their exponents. Results that are not normal numbers do
+not count. The example `ulp` measures the errors against the crate `pxfm` in f64. In f64 the table
+includes half a ULP for the rounding of `pxfm` itself.
+
+The last columns are the errors of CUDA's own functions. They come from the CUDA C++ Programming
+Guide of CUDA 13.0, section 17.1, tables 17 and 18:
+
+- They are errors against the correctly rounded result. Ours are errors against the exact result. So
+  an error of 1 there may be as good as 1.5 here.
+- They hold for all arguments, except those of `lgamma`. These hold outside of [-10.001, -2.264] in
+  f32 and of [-23.0001, -2.2637] in f64.
+",
         ARGUMENTS / 1_000_000
     );
     println!("| function | from | to | f32 | f64 | CUDA, f32 | CUDA, f64 |");
