@@ -225,6 +225,9 @@ routed! {
     cuOccupancyMaxActiveBlocksPerMultiprocessor(
         blocks: *mut c_int, function: CUfunction, block_size: c_int, dynamic_shared: usize,
     ) => soft::function::max_active_blocks;
+    cuOccupancyMaxActiveClusters(
+        clusters: *mut c_int, function: CUfunction, config: *const CUlaunchConfig,
+    ) => soft::function::max_active_clusters;
     cuOccupancyMaxPotentialBlockSize(
         min_grid_size: *mut c_int, block_size: *mut c_int, function: CUfunction,
         dynamic_shared_of: CUoccupancyB2DSize, dynamic_shared: usize, block_size_limit: c_int,

@@ -260,9 +260,9 @@ impl Loaded {
         };
         let job = match &self.code {
             Ok(Code::Kernel(kernel)) => {
-                let multiprocessors = kernel.device().info().limits.multiprocessors;
                 let asked = [splits, clusters, blocks];
-                let division = select::division(&gemm, kernel.descriptor(), multiprocessors, asked);
+                let auto = kernel.device().auto()?;
+                let division = auto.division(&gemm, kernel.descriptor(), asked);
                 prepare(Ok(kernel.plan(gemm).divided(&Configuration { staged, ..division })))?
             }
             Ok(Code::Auto(auto)) => {

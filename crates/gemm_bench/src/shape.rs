@@ -149,23 +149,37 @@ const BATCH_COUNT: [usize; 2] = [2, 128];
 const BATCH_SIZE: [usize; 2] = [16, 1024];
 
 /// Random numbers for shapes.
-struct Draw(ChaCha8Rng);
+pub(crate) struct Draw(ChaCha8Rng);
 
 impl Draw {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(ChaCha8Rng::seed_from_u64(seed))
+    }
+
     /// `count` shapes, each from the same generator.
     fn shapes(count: usize, seed: u64, mut shape: impl FnMut(&mut Self) -> Shape) -> Vec<Shape> {
-        let mut draw = Self(ChaCha8Rng::seed_from_u64(seed));
+        let mut draw = Self::new(seed);
         (0..count).map(|_| shape(&mut draw)).collect()
     }
 
     /// A whole number in this range, both ends included; its logarithm is uniformly distributed.
-    fn log_uniform(&mut self, [min, max]: [usize; 2]) -> usize {
-        let uniform = f64::from(self.0.next_u32()) / 2f64.powi(32);
-        let size = min as f64 * ((max + 1) as f64 / min as f64).powf(uniform);
+    pub(crate) fn log_uniform(&mut self, [min, max]: [usize; 2]) -> usize {
+        let size = min as f64 * ((max + 1) as f64 / min as f64).powf(self.uniform());
         (size as usize).clamp(min, max)
     }
 
-    fn coin(&mut self) -> bool {
+    /// A number from 0 to 1, without 1.
+    pub(crate) fn uniform(&mut self) -> f64 {
+        f64::from(self.0.next_u32()) / 2f64.powi(32)
+    }
+
+    /// An index below `count`, which is not 0.
+    pub(crate) fn below(&mut self, count: usize) -> usize {
+        // The modulus of a 32-bit number favours none of some hundred noticeably.
+        self.0.next_u32() as usize % count
+    }
+
+    pub(crate) fn coin(&mut self) -> bool {
         self.0.next_u32() % 2 == 1
     }
 }

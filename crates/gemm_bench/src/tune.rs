@@ -1,16 +1,19 @@
 //! The tuner: what [`auto`](cuda_gemm::select) goes by, measured; and how good its choices are.
 
-mod calibrate;
 mod context;
-mod costs;
+mod fit;
+mod measure;
+mod pool;
+mod samples;
 mod search;
 mod search_result;
-mod shapes;
 mod tuner;
 mod validation;
 
+pub use measure::{Calibration, Effort};
+pub use samples::Sample;
 pub use search_result::{Run, SearchResult};
-pub use tuner::{Effort, Progress, Tuner, Tuning, check};
+pub use tuner::{Progress, Tuner, Tuning, check};
 pub use validation::{
-    Class, ShortSummary, Summary, Validated, Validation, ValidationProgress, draw, validate,
+    Class, FIRST, MeasuredSummary, ShortSummary, Summary, Validated, Validation, ValidationProgress, draw, validate,
 };

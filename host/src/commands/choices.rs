@@ -101,8 +101,8 @@ struct CandidateLine {
     blocks_per_multiprocessor: Option<u32>,
     packed: bool,
     predicted_ms: f64,
-    /// Whether memory is the limit; null if the costs do not tell.
-    memory_bound: Option<bool>,
+    /// Whether memory is the limit.
+    memory_bound: bool,
 }
 
 impl From<Prediction> for CandidateLine {
@@ -140,7 +140,7 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
             let device = device::open(args.device.unwrap_or_default().choice())?;
             tables::note_of_other(table.as_ref(), &device);
             match table {
-                None if !device.is_soft() => (device.clone(), Table::nearest(device.info())?),
+                None if !device.is_soft() => (device.clone(), Some(Table::nearest(device.info())?)),
                 table => (device, table),
             }
         }
@@ -149,10 +149,10 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
     let compute = args.product.compute();
     let mut basis = auto.basis_for(compute);
     let is_f32 = compute == Compute::F32;
-    if is_f32 && matches!(auto.basis(), Basis::Measured { scaled: true, .. } | Basis::Size { .. }) {
+    if matches!(auto.basis(), Basis::Scaled(_)) {
         basis += " (`rungs tune` does)";
     }
-    if let (Basis::Measured { .. }, Some(table)) = (auto.basis(), &table) {
+    if let Some(table) = &table {
         let changed = table.changes().into_iter().map(|change| change.entry_point);
         let changed: Vec<_> = changed.filter(|name| matters(name, compute)).collect();
         // A kernel's second entry point goes without saying.
@@ -230,9 +230,8 @@ fn text(shape: Shape, chosen: &Chosen<'_>, choice: &Configuration) -> String {
             memory_bound,
         } = line;
         let bound = match memory_bound {
-            Some(true) => ", limited by memory",
-            Some(false) => ", limited by the multiprocessors",
-            None => "",
+            true => ", limited by memory",
+            false => ", limited by the multiprocessors",
         };
         let how = match clusters {
             Some(clusters) => format!(" by {clusters} clusters"),

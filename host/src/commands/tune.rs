@@ -10,8 +10,8 @@ use std::io::{BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use host::select::table::Costs;
-use host::tune::{Effort, Progress, Run, SearchResult, Tuner, Tuning};
+use host::select::table::{Costs, EntryCosts};
+use host::tune::{Calibration, Effort, Progress, Run, SearchResult, Tuner, Tuning};
 use host::{Device, Table, tune};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -71,7 +71,7 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
         Some(table) => Some(Table::read(table)?),
         None if is_table => Some(Table::read(&path)?),
         None => match Table::nearest(device.info())? {
-            Some(table) if table.is_of(device.info()) => Some(table),
+            table if table.is_of(device.info()) => Some(table),
             _ => {
                 let message = format!(
                     "there is no table of {} to add products to: make one with `rungs tune --out FILE`, \
@@ -124,9 +124,33 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
         }
         other => steps.above(|| report(&other, &so_far_output, save.as_mut())),
     };
-    let Tuning { table, results, wrong, measured_loss, corrected_loss, ffma_gflops } = match base {
-        Some(table) => tuner.products(&table, &products, report)?,
-        None => tuner.run(effort, report)?,
+    let (table, quality, wrong, ffma_gflops) = match base {
+        Some(table) => {
+            let tuning = tuner.products(&table, &products, report)?;
+            let Tuning { table, results, wrong, measured_loss, ffma_gflops } = tuning;
+            let quality = format!(
+                "model:   what it chooses takes {measured_loss:.3}x the time of the fastest over \
+                 {} shape(s); {} exception(s) in the table\nerrors:  {}",
+                results.len(),
+                table.exceptions().len(),
+                errors(&results)
+            );
+            (table, quality, wrong, ffma_gflops)
+        }
+        None => {
+            let Calibration { table, samples, error, wrong, ffma_gflops } =
+                tuner.run(effort, report)?;
+            if let Some(save) = &mut save {
+                samples.iter().try_for_each(|sample| save.line(&lines::sample(sample)))?;
+            }
+            let quality = format!(
+                "model:   {} kernels, whose costs are fitted to {} times; half of these are \
+                 within {error:.3}x",
+                table.kernels().len(),
+                samples.len()
+            );
+            (table, quality, wrong, ffma_gflops)
+        }
     };
     drop(steps);
     if is_replaced {
@@ -142,20 +166,11 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
             before.display()
         ));
     }
-    let corrected =
-        corrected_loss.map(|loss| format!(", {loss:.3}x with corrected costs")).unwrap_or_default();
     let drift = ffma_gflops.map(|[before, after]| {
         format!("; multiply-adds {before:.0} GFLOP/s before, {after:.0} after")
     });
     stdio::print(&format!(
-        "model:   what it chooses takes {measured_loss:.3}x the time of the fastest over {} \
-         shape(s){corrected}; {} exception(s) in the table\n\
-         errors:  {}\n\
-         time:    {:.0} s{}\n\
-         table:   {}\n",
-        results.len(),
-        table.exceptions().len(),
-        errors(&results),
+        "{quality}\ntime:    {:.0} s{}\ntable:   {}\n",
         clock.elapsed().as_secs_f64(),
         drift.unwrap_or_default(),
         path.display(),
@@ -186,9 +201,9 @@ fn report(progress: &Progress<'_>, output: &Output, save: Option<&mut Save>) -> 
         Progress::WrongKernel { kernel, mistake } => {
             stdio::print(&format!("{:<16}WRONG, not measured: {mistake}\n", kernel.name()))?;
         }
-        Progress::Kernel { costs, table } => {
+        Progress::Kernel { costs, samples, error, table } => {
             output.write_text(&table.to_json())?;
-            stdio::print(&costs_line(costs))?;
+            stdio::print(&costs_line(costs, *samples, *error))?;
         }
         Progress::NoBaseline(missing) => stdio::say(no_baseline(missing)),
         Progress::NotCompared(reason) => stdio::say(not_compared(reason)),
@@ -210,17 +225,12 @@ fn report(progress: &Progress<'_>, output: &Output, save: Option<&mut Save>) -> 
 }
 
 /// What a kernel costs, for people.
-fn costs_line(costs: &Costs) -> String {
-    let paces = costs
-        .aligned
-        .iter()
-        .map(|pace| format!("{:.0} + {:.1} per step", pace.fixed_ns, pace.step_ns));
+fn costs_line(costs: &Costs, samples: usize, error: f64) -> String {
+    let EntryCosts { resident, step_ns, shared_step_ns, block_ns, store_ns, .. } = costs.aligned;
     format!(
-        "{:<16}ns: {}; to meet {:.0} + {:.0} each\n",
+        "{:<25}{resident:>2} resident, ns: {step_ns:.0} a step, {shared_step_ns:.0} shared, \
+         {block_ns:.0} a block, {store_ns:.0} a store; {samples} times, half within {error:.2}x\n",
         costs.kernel.name(),
-        paces.collect::<Vec<_>>().join(", "),
-        costs.reduction_ns,
-        costs.partial_ns
     )
 }
 

@@ -37,6 +37,7 @@ pub struct KernelDescriptor {
     pub(crate) source: &'static str,
     pub(crate) variants: &'static [&'static [&'static str]],
     pub(crate) reads_anywhere: [bool; 2],
+    pub(crate) compensates: bool,
 }
 
 /// Makes a doc test per field that other crates cannot assign it.
@@ -57,7 +58,7 @@ macro_rules! sealed {
     };
 }
 
-sealed!(name summary origin tile block grid shared unaligned abi arithmetic target source variants reads_anywhere);
+sealed!(name summary origin tile block grid shared unaligned abi arithmetic target source variants reads_anywhere compensates);
 
 /// The second entry point of a kernel with 128-bit accesses, for misaligned matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -506,6 +507,11 @@ impl KernelDescriptor {
             _ if transposed => Reads::Copied,
             _ => Reads::Anywhere,
         }
+    }
+
+    /// Whether sums of few rows are compensated for rounding, whatever K is.
+    pub const fn compensates(&self) -> bool {
+        self.compensates
     }
 
     /// The parameters of both entry points.

@@ -8,6 +8,7 @@ use super::device::{
     MAX_BLOCKS_PER_SM, MAX_THREADS_PER_SM, SHARED_PER_SM, SHARED_RESERVED_PER_BLOCK, WARP_SIZE,
     sm_count,
 };
+use super::launch;
 use super::state::{self, Function, State};
 use crate::arg::Out;
 use crate::codes::Answer;
@@ -21,7 +22,7 @@ use crate::types::{
     CU_FUNC_ATTRIBUTE_NUM_REGS, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
     CU_FUNC_ATTRIBUTE_PTX_VERSION, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH,
     CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH,
-    CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, CUfunction, CUoccupancyB2DSize, CUresult,
+    CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, CUfunction, CUlaunchConfig, CUoccupancyB2DSize, CUresult,
 };
 
 /// The most blocks of a cluster, unless a kernel is set to have more.
@@ -174,6 +175,34 @@ pub(crate) fn max_active_blocks(
 ) -> Answer {
     let threads = positive(block_size)?;
     blocks.set(Demand::of(function)?.blocks(threads, dynamic_shared) as c_int)
+}
+
+/// The clusters that run at once on all multiprocessors.
+///
+/// There are no GPCs, so only the number of blocks limits them.
+///
+/// # Safety
+///
+/// The contract of `cuOccupancyMaxActiveClusters`.
+pub(crate) unsafe fn max_active_clusters(
+    clusters: Out<c_int>,
+    function: CUfunction,
+    config: *const CUlaunchConfig,
+) -> Answer {
+    // SAFETY: null, or the caller's structure.
+    let config = unsafe { config.as_ref() }.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+    let block = [config.block_dim_x, config.block_dim_y, config.block_dim_z];
+    let threads = block.iter().try_fold(1u32, |threads, size| threads.checked_mul(*size));
+    let threads = threads.filter(|threads| *threads > 0);
+    let threads = threads.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+    // SAFETY: the caller's structure, with as many attributes as it says.
+    let attributes = unsafe { launch::attributes(config) }?;
+    let cluster = attributes.iter().find_map(launch::cluster_dimension).unwrap_or([1; 3]);
+    let size = cluster.iter().try_fold(1u32, |blocks, size| blocks.checked_mul(*size));
+    let size = size.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+    let resident = Demand::of(function)?.blocks(threads, config.shared_mem_bytes as usize);
+    let blocks = sm_count().saturating_mul(resident.cast_signed());
+    clusters.set(blocks / size.cast_signed().max(1))
 }
 
 /// The largest dynamic shared memory with which `blocks` blocks fit.

@@ -17,7 +17,8 @@ use crate::last_error::explain;
 use crate::types::{
     CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
     CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, CU_LAUNCH_ATTRIBUTE_IGNORE,
-    CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, CUfunction, CUhostFn, CUlaunchConfig,
+    CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, CUfunction, CUhostFn, CUlaunchAttribute,
+    CUlaunchConfig,
     CUresult, CUstream,
 };
 
@@ -25,6 +26,27 @@ use crate::types::{
 const EXTRA_END: usize = 0;
 const EXTRA_BUFFER_POINTER: usize = 1;
 const EXTRA_BUFFER_SIZE: usize = 2;
+
+/// The attributes of a launch.
+///
+/// # Safety
+///
+/// The configuration has as many attributes as it says, or a null pointer.
+pub(super) unsafe fn attributes(config: &CUlaunchConfig) -> Result<&[CUlaunchAttribute], CUresult> {
+    match (config.num_attrs, config.attrs.is_null()) {
+        (0, _) => Ok(&[]),
+        (_, true) => Err(CUresult::CUDA_ERROR_INVALID_VALUE),
+        // SAFETY: the caller's contract.
+        (count, false) => Ok(unsafe { slice::from_raw_parts(config.attrs, count as usize) }),
+    }
+}
+
+/// The blocks of a cluster along each axis, if that is what the attribute says.
+pub(super) fn cluster_dimension(attribute: &CUlaunchAttribute) -> Option<[u32; 3]> {
+    let (dimensions, _) = attribute.value.as_chunks::<4>();
+    let cluster = [0, 1, 2].map(|axis| u32::from_ne_bytes(dimensions[axis]).max(1));
+    (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).then_some(cluster)
+}
 
 /// Launches a kernel.
 ///
@@ -67,16 +89,11 @@ pub(crate) unsafe fn kernel_ex(
     kernel_params: Out<*mut c_void>,
     extra: Out<*mut c_void>,
 ) -> Answer {
-    let CUlaunchConfig { attrs, num_attrs, .. } = *launch_config;
-    if num_attrs > 0 && attrs.is_null() {
-        return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
-    }
     let (mut clusters, mut early) = (None, false);
-    for index in 0..num_attrs as usize {
-        // SAFETY: `index` is below the count of the caller's array.
-        let attribute = unsafe { &*attrs.add(index) };
+    // SAFETY: the caller's contract.
+    for attribute in unsafe { attributes(launch_config) }? {
         let (dimensions, _) = attribute.value.as_chunks::<4>();
-        let cluster = [0, 1, 2].map(|axis| u32::from_ne_bytes(dimensions[axis]).max(1));
+        let cluster = cluster_dimension(attribute).unwrap_or([1; 3]);
         let is_taken = {
             let mut state = state::lock();
             let kernel = &function::find(&mut state, function)?.kernel;

@@ -293,6 +293,45 @@ impl EntryPoint {
             .map_err(|e| self.device.error("cuOccupancyMaxActiveBlocksPerMultiprocessor", e))
     }
 
+    /// Clusters of `size` blocks that run at once on the device, as the driver says.
+    ///
+    /// A cluster lies in one GPC.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Driver`].
+    pub fn active_clusters(
+        &self,
+        size: u32,
+        block: impl Into<BlockSize>,
+        shared_bytes: u32,
+    ) -> Result<u32, Error> {
+        self.allow_shared(shared_bytes)?;
+        let _current = self.device.enter()?;
+        let block = block.into();
+        let mut attributes =
+            [attribute(sys::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, [size, 1, 1])];
+        let config = sys::CUlaunchConfig {
+            grid_dim_x: size,
+            grid_dim_y: 1,
+            grid_dim_z: 1,
+            block_dim_x: block.x,
+            block_dim_y: block.y,
+            block_dim_z: block.z,
+            shared_mem_bytes: shared_bytes,
+            stream: sys::CUstream(std::ptr::null_mut()),
+            attrs: attributes.as_mut_ptr(),
+            num_attrs: 1,
+        };
+        let mut clusters = 0;
+        // SAFETY: the function is loaded, and the driver writes one number.
+        let result = unsafe {
+            sys::cuOccupancyMaxActiveClusters(&raw mut clusters, self.raw(), &raw const config)
+        };
+        self.device.check("cuOccupancyMaxActiveClusters", result)?;
+        Ok(clusters.cast_unsigned())
+    }
+
     /// Opts in to more dynamic shared memory than the default limit.
     ///
     /// `cust` does not know the attribute. The limit is never lowered, since another product may

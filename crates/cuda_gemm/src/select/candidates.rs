@@ -1,19 +1,18 @@
-//! What a choice is made from: predicted times of all candidates.
+//! The candidates for a product, from the predicted times.
 
+use kernels_gpu::abi::{KernelAbi, KernelDescriptor};
+
+use super::Auto;
+use super::configurations::Candidates;
 use super::prediction::Prediction;
-use super::{Auto, fmas_ahead, tf32, wgmma};
-use crate::problem::{Compute, Gemm};
-
-/// Kernels for f32 that are worth a measurement in other precisions.
-const FMAS: usize = 4;
+use crate::plan::{Configuration, KernelForm, most_splits};
+use crate::problem::Gemm;
 
 impl Auto {
-    /// What a product should take: up to `count` kernels, in f32 each in up to two ways.
+    /// The best kernels for a product, up to `count`, each as it is launched best.
     ///
-    /// The first is what is taken, unless the product has an [exception](Auto::exception); the
-    /// others have the fastest first. Times are by costs, except of a kernel for f32 in another
-    /// precision: if the product was measured in f32, that is its time. There are none where there
-    /// are no costs.
+    /// The first is [the choice](Auto::choose), unless a measurement says otherwise. There are
+    /// none for f32 on the software device, whose choice goes by the work of an interpreter.
     ///
     /// ```
     /// use cuda_gemm::{Compute, Device, DeviceChoice, Gemm};
@@ -23,28 +22,24 @@ impl Auto {
     /// let [best, second] = auto.predictions(&gemm, 2)[..] else { panic!() };
     /// assert!(best.configuration.splits > 1 && best.ns <= second.ns);
     /// assert_eq!(best.configuration, auto.choose(&gemm)?);
-    /// // The software device has none for f32.
     /// assert!(auto.predictions(&Gemm::new(16, 256, 4096), 2).is_empty());
     /// # Ok::<(), cuda_gemm::Error>(())
     /// ```
     pub fn predictions(&self, gemm: &Gemm, count: usize) -> Vec<Prediction> {
-        let of_all = if is_f32(gemm) { count } else { usize::MAX };
-        let mut all = self.candidates_with(gemm, of_all, 1);
-        if !is_f32(gemm) {
-            let mut names = Vec::new();
-            all.retain(|Prediction { configuration, .. }| {
-                let name = configuration.kernel.name();
-                let is_first = !names.contains(&name);
-                names.push(name);
-                is_first
-            });
-            all.truncate(count);
-        }
+        let mut names = Vec::new();
+        let mut all = self.candidates(gemm, usize::MAX);
+        all.retain(|Prediction { configuration, .. }| {
+            let name = configuration.kernel.name();
+            let is_first = !names.contains(&name);
+            names.push(name);
+            is_first
+        });
+        all.truncate(count);
         all
     }
 
-    /// What is worth a measurement for a product: up to `count` kernels and ways to divide the
-    /// product, the first as for [`Auto::predictions`].
+    /// The best configurations for a product, up to `count`, the first as for
+    /// [`Auto::predictions`].
     ///
     /// ```
     /// use cuda_gemm::{Compute, Device, DeviceChoice, Gemm};
@@ -58,38 +53,67 @@ impl Auto {
     /// # Ok::<(), cuda_gemm::Error>(())
     /// ```
     pub fn candidates(&self, gemm: &Gemm, count: usize) -> Vec<Prediction> {
-        let mut all = self.candidates_with(gemm, count, FMAS);
-        if !is_f32(gemm)
-            && let Some(taken) = self.predictions(gemm, 1).pop()
-        {
-            // Of kernels for f32 one that was measured is taken, not one whose costs say less.
-            all.retain(|other| other.configuration != taken.configuration);
-            all.insert(0, taken);
-            all.truncate(count);
+        if self.is_by_work(gemm) {
+            return Vec::new();
         }
-        all
-    }
-
-    /// Like `candidates`, with `fmas` kernels for f32 among those of TF32.
-    fn candidates_with(&self, gemm: &Gemm, count: usize, fmas: usize) -> Vec<Prediction> {
-        let mut all = match gemm.compute {
-            Compute::F32 => return self.ranking(gemm, count),
-            Compute::Tf32 | Compute::Tf32x3 => {
-                tf32::times(gemm, self.gpu()).chain(self.fma_ranking(gemm, fmas)).collect()
-            }
-            Compute::Bf16 | Compute::F16 => wgmma::times(gemm, self.device.info()),
-        };
-        let ahead = |one: &Prediction| match Compute::F32.is_of(one.configuration.kernel) {
-            true => one.ns / fmas_ahead(gemm.compute),
-            false => one.ns,
-        };
-        all.sort_by(|one, other| ahead(one).total_cmp(&ahead(other)));
+        let mut all = self.model.ranking(gemm);
         all.truncate(count);
         all
     }
-}
 
-/// What is taken in f32 need not have the least time.
-fn is_f32(gemm: &Gemm) -> bool {
-    gemm.compute == Compute::F32
+    /// The best configuration of a kernel, with the requested splits, clusters and blocks per
+    /// multiprocessor.
+    ///
+    /// Only kernels with [`KernelAbi::WgmmaClusters`] have such choices beside the splits.
+    ///
+    /// ```
+    /// use cuda_gemm::{Compute, Device, DeviceChoice, Gemm, find_kernel};
+    ///
+    /// let auto = Device::open(DeviceChoice::SoftSm90)?.auto()?;
+    /// let gemm = Gemm::new(16, 4096, 4096).computed_in(Compute::Bf16);
+    /// let kernel = find_kernel("wgmma_split_64x16")?;
+    /// let division = auto.division(&gemm, kernel, [Some(2), None, None]);
+    /// assert_eq!(division.splits, 2);
+    /// # Ok::<(), cuda_gemm::Error>(())
+    /// ```
+    pub fn division(
+        &self,
+        gemm: &Gemm,
+        kernel: &'static KernelDescriptor,
+        [splits, clusters, blocks]: [Option<u32>; 3],
+    ) -> Configuration {
+        let most_blocks = kernel.blocks_per_multiprocessor();
+        let whole = Configuration {
+            splits: splits.unwrap_or(1),
+            clusters,
+            blocks_per_multiprocessor: blocks
+                .and_then(|blocks| (blocks < most_blocks).then_some(1)),
+            ..Configuration::new(kernel)
+        };
+        if kernel.abi() != KernelAbi::WgmmaClusters || gemm.validate().is_err() {
+            return whole;
+        }
+        let candidates = Candidates {
+            gemm,
+            kernel,
+            resident: most_blocks,
+            multiprocessors: self.model.multiprocessors(),
+        };
+        let mut asked = candidates.clusters(&KernelForm::new(gemm, kernel));
+        if blocks.is_some() {
+            asked.retain(|one| one.blocks_per_multiprocessor == whole.blocks_per_multiprocessor);
+        }
+        if let Some(splits) = splits {
+            // Each number of blocks per multiprocessor comes with one cluster per tile.
+            asked.retain(|one| one.splits == 1 && one.clusters.is_none());
+            let splits = splits.clamp(1, most_splits(gemm, kernel));
+            asked.iter_mut().for_each(|one| one.splits = splits);
+        }
+        if clusters.is_some() {
+            asked.retain(|one| one.clusters.is_none());
+            asked.iter_mut().for_each(|one| one.clusters = clusters);
+        }
+        let ns = |one: &Configuration| self.model.time(gemm, one).map_or(0.0, |time| time.ns);
+        asked.into_iter().min_by(|one, other| ns(one).total_cmp(&ns(other))).unwrap_or(whole)
+    }
 }

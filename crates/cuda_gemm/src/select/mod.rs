@@ -15,16 +15,17 @@
 //! # }
 //! ```
 //!
-//! A [`Table`] has a few constants for each kernel, measured by `rungs tune`; a [`Model`] makes
-//! times of them; the least time wins. Where a product was measured itself, and the choice was
-//! slower than another or less accurate than cuBLAS, there is an
+//! A [`Table`] has a few numbers for each kernel, measured by `rungs tune`. A [`Model`] predicts
+//! times from them, and the shortest time wins. A product that was measured itself has an
 //! [`Exception`](table::Exception), which comes first. A GPU without a table gets the costs of the
-//! one most like it, scaled; without any table, the largest tile that fills the GPU is taken.
+//! one most like it, scaled.
 
 mod candidates;
 mod changes;
+mod configurations;
 mod copies;
 mod digests;
+mod grid;
 pub mod model;
 mod prediction;
 mod product_key;
@@ -33,15 +34,12 @@ mod scale;
 pub mod table;
 #[cfg(test)]
 mod tests;
-mod tf32;
-mod wgmma;
 
 use std::collections::HashMap;
 use std::fmt;
 
 use cust::function::BlockSize;
-use kernels_gpu::LADDER;
-use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Target};
+use kernels_gpu::abi::{KernelDescriptor, Shared};
 
 use crate::device::Device;
 use crate::error::Error;
@@ -51,10 +49,9 @@ use crate::problem::{Compute, Gemm};
 use product_key::ProductKey;
 
 pub use changes::Change;
-pub use model::{Conditions, Model};
+pub use model::Model;
 pub use prediction::Prediction;
 pub use table::Table;
-pub use wgmma::division;
 
 /// The name that stands for the choice.
 pub const NAME: &str = "auto";
@@ -63,40 +60,27 @@ pub const NAME: &str = "auto";
 pub const SUMMARY: &str = "the kernel and the splits that are fastest for this product here";
 
 /// What choices are based on.
-#[derive(Clone)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// Measurements on a device like this, or on one with another name (`on`), scaled.
-    Measured {
-        /// The device that was measured.
-        on: String,
-        /// Whether that is another one.
-        scaled: bool,
-        /// The costs.
-        model: Model,
-    },
-    /// A GPU, and no table: the largest tile that fills it.
-    Size {
-        /// Its multiprocessors.
-        multiprocessors: u32,
-        /// Rungs that are considered beside the tiles.
-        rungs: Vec<&'static KernelDescriptor>,
-    },
-    /// The software device: the tile that makes it do the least.
-    Software,
+    /// Measurements on this device.
+    Measured,
+    /// Measurements on another device, which is named, scaled to this one.
+    Scaled(String),
+    /// The software device: f32 by the work of an interpreter, and other precisions by the
+    /// measurements on the device that is named.
+    Software(String),
 }
 
 impl fmt::Display for Basis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Measured { on, scaled: false, .. } => write!(f, "measured on {on}"),
-            Self::Measured { on, scaled: true, .. } => {
+            Self::Measured => f.write_str("measured on this device"),
+            Self::Scaled(on) => {
                 write!(f, "scaled from what was measured on {on}, because this device was not")
             }
-            Self::Size { multiprocessors, .. } => write!(
-                f,
-                "not measured: the largest tile that fills {multiprocessors} multiprocessors"
-            ),
-            Self::Software => f.write_str("the tile that makes the software device do the least"),
+            Self::Software(on) => {
+                write!(f, "the least work for an interpreter in f32, otherwise as on {on}")
+            }
         }
     }
 }
@@ -123,6 +107,7 @@ impl fmt::Display for Basis {
 pub struct Auto {
     device: Device,
     basis: Basis,
+    model: Model,
     /// Products that were measured on this device, what was fastest for them, and nanoseconds.
     exceptions: HashMap<ProductKey, (Configuration, f64)>,
 }
@@ -134,22 +119,12 @@ impl Device {
     ///
     /// [`Error::Table`] if a table does not fit the kernels or the device.
     pub fn auto(&self) -> Result<Auto, Error> {
-        let info = self.info();
-        let basis = match Table::nearest(info)? {
-            _ if self.is_soft() => Basis::Software,
-            Some(table) => return self.auto_by(&table),
-            None => Basis::Size {
-                multiprocessors: info.limits.multiprocessors,
-                rungs: LADDER
-                    .iter()
-                    .filter(|descriptor| {
-                        descriptor.abi() == KernelAbi::StreamK && scale::room(info, descriptor) > 0
-                    })
-                    .copied()
-                    .collect(),
-            },
-        };
-        Ok(Auto::new(self, basis))
+        let table = Table::nearest(self.info())?;
+        let mut auto = self.auto_by(&table)?;
+        if self.is_soft() && !table.is_of(self.info()) {
+            auto.basis = Basis::Software(table.device().name.clone());
+        }
+        Ok(auto)
     }
 
     /// As [`Device::auto`], by any table: that of another device is scaled.
@@ -159,77 +134,91 @@ impl Device {
     /// [`Error::Table`] if nothing in the table can be launched on this device.
     pub fn auto_by(&self, table: &Table) -> Result<Auto, Error> {
         let info = self.info();
-        let measured = table.device();
-        let multiprocessors = info.peak.map(|peak| peak.multiprocessors);
-        let own = table.is_of(info);
-        let model = if own {
-            Model::new(table)
-        } else {
-            // The software device has no number of its own.
-            let multiprocessors = multiprocessors.unwrap_or(measured.multiprocessors);
-            Model::new(&scale::scaled(table, info, multiprocessors)?)
+        let is_own = table.is_of(info);
+        let (model, basis, exceptions) = match is_own {
+            true => (Model::new(table), Basis::Measured, table.exceptions()),
+            false => {
+                let scaled = scale::scaled(table, info)?;
+                (Model::new(&scaled), Basis::Scaled(table.device().name.clone()), &[][..])
+            }
         };
-        let on = measured.name.clone();
-        let mut auto = Auto::new(self, Basis::Measured { on, scaled: !own, model });
-        if own {
-            let exceptions = table.exceptions().iter();
-            let exceptions = exceptions
-                .filter_map(|at| Some((at.key()?, (at.best.configuration(), at.best.ns))));
-            auto.exceptions = exceptions.collect();
-        }
-        Ok(auto)
+        let exceptions = exceptions
+            .iter()
+            .filter_map(|at| Some((at.key()?, (at.best.configuration(), at.best.ns))));
+        Ok(Auto { device: self.clone(), basis, model, exceptions: exceptions.collect() })
     }
 
-    /// How many blocks of a kernel fit a multiprocessor at once, as the driver says; 0 if it
-    /// cannot run at all.
+    /// The blocks of a kernel's entry point that are resident on a multiprocessor, as the driver
+    /// says; 0 if the kernel cannot run.
     ///
     /// # Errors
     ///
     /// Those of [`Device::kernel`].
-    pub fn resident_blocks(&self, descriptor: &'static KernelDescriptor) -> Result<u32, Error> {
+    pub fn resident_blocks(
+        &self,
+        descriptor: &'static KernelDescriptor,
+        unaligned: bool,
+    ) -> Result<u32, Error> {
         if scale::room(self.info(), descriptor) == 0 {
             return Ok(0);
         }
+        if let Shared::Stages { blocks, .. } = descriptor.shared() {
+            return Ok(blocks);
+        }
+        if descriptor.is_persistent() {
+            return Ok(1);
+        }
         // Opts in to as much shared memory as the kernel needs, which counts here.
         let kernel = self.kernel(descriptor)?;
-        // As long a K as any needs to take as much shared memory as ever.
-        let long = 16 * descriptor.tile().bk as usize;
-        let shared = kernel.prepare(Gemm::new(1, 1, long))?.launch_plan().shared_bytes();
-        self.entry_point(descriptor.name())?
-            .resident_blocks(BlockSize::xy(descriptor.block()[0], descriptor.block()[1]), shared)
+        // A K that needs as much shared memory as any.
+        let compute = Compute::of_kernel(descriptor);
+        let long = Gemm::new(1, 1, 16 * descriptor.tile().bk as usize).computed_in(compute);
+        let shared = kernel.prepare(long)?.launch_plan().shared_bytes();
+        let name = match descriptor.unaligned() {
+            Some(other) if unaligned => other.name,
+            _ => descriptor.entry_points(false)[0],
+        };
+        let block = BlockSize::xy(descriptor.block()[0], descriptor.block()[1]);
+        self.entry_point(name)?.resident_blocks(block, shared)
+    }
+
+    /// Clusters of `size` blocks of a kernel that run at once, as the driver says.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Device::kernel`].
+    pub fn active_clusters(
+        &self,
+        descriptor: &'static KernelDescriptor,
+        size: u32,
+    ) -> Result<u32, Error> {
+        let kernel = self.kernel(descriptor)?;
+        let gemm = Gemm::new(1, 1, 16 * descriptor.tile().bk as usize);
+        let gemm = gemm.computed_in(Compute::of_kernel(descriptor));
+        let shared = kernel.prepare(gemm)?.launch_plan().shared_bytes();
+        let block = BlockSize::xy(descriptor.block()[0], descriptor.block()[1]);
+        self.entry_point(descriptor.entry_points(false)[0])?.active_clusters(size, block, shared)
     }
 }
 
 impl Auto {
-    fn new(device: &Device, basis: Basis) -> Self {
-        Self { device: device.clone(), basis, exceptions: HashMap::new() }
-    }
-
-    /// What choices for products in f32 are based on.
+    /// What choices are based on.
     pub fn basis(&self) -> &Basis {
         &self.basis
     }
 
+    /// The model that predicts times.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
     /// What choices for products in a precision are based on, in words.
     pub fn basis_for(&self, compute: Compute) -> String {
-        let info = self.device.info();
-        let basis = match compute {
-            Compute::F32 => return self.basis.to_string(),
-            Compute::Tf32 | Compute::Tf32x3 => tf32::basis(tf32::target(info)),
-            Compute::Bf16 | Compute::F16 => wgmma::basis(info),
-        };
         let measured = self.exceptions.keys().filter(|key| key.compute() == compute).count();
-        let measured = match measured {
-            0 => String::new(),
-            count => format!(", and {count} product(s) that were measured themselves"),
-        };
-        let of_f32 = match &self.basis {
-            Basis::Measured { .. } if !compute.is_16_bits() => {
-                format!("; kernels for f32 by what was {}", self.basis)
-            }
-            _ => String::new(),
-        };
-        format!("{basis}{measured}{of_f32}")
+        match measured {
+            0 => self.basis.to_string(),
+            count => format!("{}, and {count} product(s) that were measured themselves", self.basis),
+        }
     }
 
     /// The kernel for a product, and how it divides the product. It takes some microseconds.
@@ -245,61 +234,25 @@ impl Auto {
         if let Some(exception) = self.exception(gemm) {
             return Ok(exception);
         }
-        Ok(match gemm.compute {
-            Compute::F32 => self.choose_fma(gemm),
-            Compute::Tf32 | Compute::Tf32x3 => {
-                let least = tf32::choose(gemm, self.gpu());
-                let fma = self.fma_ranking(gemm, 1).into_iter().next();
-                let fma = fma.filter(|fma| fma.ns < fmas_ahead(gemm.compute) * least.ns);
-                fma.unwrap_or(least).configuration
-            }
-            Compute::Bf16 | Compute::F16 => wgmma::choose(gemm, self.device.info()),
+        if self.is_by_work(gemm) {
+            return Ok(rule::for_software(gemm));
+        }
+        let fastest = self.model.fastest(gemm).map(|fastest| fastest.configuration);
+        // Any kernel computes nothing.
+        let any = || {
+            let kernels = self.model.kernels().iter().map(|costs| costs.kernel);
+            let mut kernels =
+                kernels.filter(|kernel| gemm.compute.is_of(kernel) && gemm.suits(kernel));
+            kernels.next().map(Configuration::new)
+        };
+        fastest.or_else(any).ok_or_else(|| {
+            gemm.compute.refused("no kernel that the device can launch computes it".to_owned())
         })
     }
 
-    /// What the times of kernels for TF32 depend on.
-    fn gpu(&self) -> tf32::Gpu {
-        let info = self.device.info();
-        let memory = match &self.basis {
-            Basis::Measured { model, .. } => model.copy_gbytes() / tf32::H200_COPY_GBYTES,
-            Basis::Size { .. } | Basis::Software => 1.0,
-        };
-        let multiprocessors = info.limits.multiprocessors;
-        tf32::Gpu { target: tf32::target(info), multiprocessors, memory }
-    }
-
-    /// The best few choices in f32 for a product in TF32, or tf32x3, the one that is taken first.
-    /// Kernels by `mma.sync` have no costs that were measured, and are compared with none.
-    fn fma_ranking(&self, gemm: &Gemm, count: usize) -> Vec<Prediction> {
-        let gemm = gemm.computed_in(Compute::F32);
-        match &self.basis {
-            Basis::Measured { model, .. } if self.gpu().target == Target::Sm90a => {
-                let mut ranking = model.ranking(&gemm, count);
-                let measured = self.measured(&gemm).and_then(|(configuration, ns)| {
-                    Some(Prediction { ns, ..model.time(&gemm, &configuration)? })
-                });
-                if let Some(measured) = measured {
-                    ranking.retain(|other| other.configuration != measured.configuration);
-                    ranking.insert(0, measured);
-                    ranking.truncate(count);
-                }
-                ranking
-            }
-            Basis::Measured { .. } | Basis::Size { .. } | Basis::Software => Vec::new(),
-        }
-    }
-
-    /// The choice for a product in f32, which is valid, by costs.
-    fn choose_fma(&self, gemm: &Gemm) -> Configuration {
-        match &self.basis {
-            // Any kernel computes nothing.
-            Basis::Measured { model, .. } => model.fastest(gemm).map_or_else(
-                || Configuration::new(model.kernels()[0].kernel),
-                |fastest| fastest.configuration,
-            ),
-            Basis::Size { multiprocessors, rungs } => rule::for_gpu(gemm, *multiprocessors, rungs),
-            Basis::Software => rule::for_software(gemm),
-        }
+    /// Whether the work of an interpreter decides.
+    fn is_by_work(&self, gemm: &Gemm) -> bool {
+        matches!(self.basis, Basis::Software(_)) && gemm.compute == Compute::F32
     }
 
     /// The configuration measured to be fastest for this product on this device, if a table has one.
@@ -313,15 +266,6 @@ impl Auto {
     fn measured(&self, gemm: &Gemm) -> Option<(Configuration, f64)> {
         let (configuration, ns) = *self.exceptions.get(&ProductKey::of(gemm)?)?;
         gemm.suits(configuration.kernel).then_some((configuration, ns))
-    }
-
-    /// The best few choices in f32 by costs alone, as [`Model::ranking`] has them, if there are any
-    /// measurements.
-    fn ranking(&self, gemm: &Gemm, count: usize) -> Vec<Prediction> {
-        match &self.basis {
-            Basis::Measured { model, .. } => model.ranking(gemm, count),
-            Basis::Size { .. } | Basis::Software => Vec::new(),
-        }
     }
 
     /// Chooses a kernel for a product and checks it, once for any number of calls. The memory that
@@ -395,10 +339,4 @@ impl Auto {
         names.dedup();
         Ok(names)
     }
-}
-
-/// How many times as long as tensor cores FMAs may be predicted to take, and be taken yet: in TF32
-/// they are more accurate.
-fn fmas_ahead(compute: Compute) -> f64 {
-    if compute == Compute::Tf32 { 1.02 } else { 1.0 }
 }

@@ -9,6 +9,6 @@ pub struct Prediction {
     pub configuration: Configuration,
     /// The time, in nanoseconds.
     pub ns: f64,
-    /// Whether memory takes longer than the blocks, where costs tell the two apart.
-    pub memory_bound: Option<bool>,
+    /// Whether device memory takes longer than the blocks.
+    pub memory_bound: bool,
 }

@@ -5,29 +5,37 @@
 //! checks it, and nothing alters it afterwards.
 //!
 //! ```
-//! use cuda_gemm::select::table::{Costs, Exception, Measured, Pace, Timed};
+//! use cuda_gemm::select::table::{Costs, DeviceCosts, EntryCosts, Exception, Measured, Timed};
 //! use cuda_gemm::{Configuration, Device, DeviceChoice, Gemm, Table, find_kernel};
 //!
 //! let device = Device::open(DeviceChoice::Soft)?;
 //! let kernel = find_kernel("tile_64x64")?;
 //! let mut measured = Measured::now(&device)?;
 //! measured.add(kernel);
-//! // 900 ns for a block, and 45 ns more for each step along K.
-//! let paces = vec![Pace { fixed_ns: 900.0, step_ns: 45.0 }];
-//! let costs = Costs {
-//!     kernel,
-//!     aligned: paces.clone(),
-//!     unaligned: paces,
-//!     aligned_wave: None,
-//!     unaligned_wave: None,
+//! let aligned = EntryCosts {
+//!     resident: 2,
+//!     step_ns: 45.0,
+//!     shared_step_ns: 40.0,
+//!     block_ns: 900.0,
+//!     store_ns: 100.0,
+//!     next_tile: 1.0,
 //!     reduction_ns: 500.0,
 //!     partial_ns: 200.0,
-//!     tile_ns: 0.0,
-//!     narrow: 1.0,
-//!     transposed_b: 1.0,
+//!     out_of_bounds: 0.1,
+//!     misaligned_c: 0.2,
+//!     misaligned_operand: 0.0,
 //! };
-//! // A launch takes 2 us, and 1500 GB/s are copied.
-//! let table = Table::new(measured, 2000.0, 1500.0, vec![costs], Vec::new())?;
+//! let kernels = vec![Costs { kernel, aligned, unaligned: Some(aligned) }];
+//! let costs = DeviceCosts {
+//!     launch_ns: 2000.0,
+//!     copy_gbytes: 1500.0,
+//!     staging_ns: 3000.0,
+//!     clusters: [132, 66, 39, 30, 22, 17, 15, 15],
+//!     vector: 0.1,
+//!     activation: 0.1,
+//!     matrix: 1.0,
+//! };
+//! let table = Table::new(measured, costs, kernels, Vec::new())?;
 //! let timed = |splits, ns| {
 //!     Timed::new(Configuration { splits, ..Configuration::new(kernel) }, ns)
 //! };
@@ -52,7 +60,7 @@ use crate::problem::Gemm;
 use host_system::text;
 
 use parts::Parts;
-pub use parts::{Costs, Exception, Measured, Pace, Timed};
+pub use parts::{Costs, DeviceCosts, EntryCosts, Exception, Measured, Timed};
 
 /// The tables under `crates/cuda_gemm/tuned`: file name and text.
 pub(super) const TUNED: &[(&str, &str)] = include!(env!("TUNED_TABLES"));
@@ -77,13 +85,12 @@ impl Table {
     /// [`Error::Table`], with what is wrong.
     pub fn new(
         device: Measured,
-        launch_ns: f64,
-        copy_gbytes: f64,
+        costs: DeviceCosts,
         kernels: Vec<Costs>,
         exceptions: Vec<Exception>,
     ) -> Result<Self, Error> {
         let place = format!("the table of {}", device.name);
-        let parts = Parts { device, launch_ns, copy_gbytes, kernels, exceptions };
+        let parts = Parts { device, costs, kernels, exceptions };
         Self::checked(parts, place)
     }
 
@@ -188,14 +195,9 @@ impl Table {
         &self.0.device
     }
 
-    /// What a launch takes that has nothing to do.
-    pub fn launch_ns(&self) -> f64 {
-        self.0.launch_ns
-    }
-
-    /// Bytes read plus bytes written in a copy, in GB/s (10^9).
-    pub fn copy_gbytes(&self) -> f64 {
-        self.0.copy_gbytes
+    /// What launches and memory take, whatever the kernel.
+    pub fn costs(&self) -> &DeviceCosts {
+        &self.0.costs
     }
 
     /// The kernels that are chosen from; at least one.
@@ -248,13 +250,12 @@ impl Table {
         TUNED.iter().map(|(file, text)| Self::parse(text, format_args!("tuned/{file}"))).collect()
     }
 
-    /// The built-in table for a device: its own, or that of the device most like it. `None`
-    /// if there are none.
+    /// The built-in table for a device: its own, or that of the device most like it.
     ///
     /// # Errors
     ///
     /// As for [`Table::built_in`].
-    pub fn nearest(info: &DeviceInfo) -> Result<Option<Self>, Error> {
+    pub fn nearest(info: &DeviceInfo) -> Result<Self, Error> {
         let multiprocessors = info.peak.map_or(0, |peak| peak.multiprocessors);
         let distance = |table: &Self| {
             let Measured { name, capability, multiprocessors: other, .. } = table.device();
@@ -265,7 +266,11 @@ impl Table {
                 other.abs_diff(multiprocessors),
             )
         };
-        Ok(Self::built_in()?.into_iter().min_by_key(distance))
+        let nearest = Self::built_in()?.into_iter().min_by_key(distance);
+        nearest.ok_or_else(|| Error::Table {
+            place: "the built-in tables".to_owned(),
+            reason: "there are none".to_owned(),
+        })
     }
 
     /// The software device, described as the one that was measured: `auto` chooses on it as there.

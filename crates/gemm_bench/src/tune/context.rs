@@ -127,17 +127,28 @@ impl BenchmarkContext {
         jobs: &[TimedJob],
         buffers: &mut [RotatingBuffers],
     ) -> Result<Vec<Vec<f64>>, Error> {
+        self.time_by(policy, jobs.len(), |i| {
+            let TimedJob { job, on } = &jobs[i];
+            buffers[*on].enqueue(job)
+        })
+    }
+
+    /// Milliseconds of each of `count` candidates, a sample for each round.
+    ///
+    /// `launch` enqueues one launch of a candidate, by its index.
+    pub fn time_by(
+        &self,
+        policy: Policy,
+        count: usize,
+        mut launch: impl FnMut(usize) -> Result<(), Error>,
+    ) -> Result<Vec<Vec<f64>>, Error> {
         let Some(speed) = self.speed else {
-            let run = |i: usize| {
-                let TimedJob { job, on } = &jobs[i];
-                buffers[*on].enqueue(job)
-            };
             let samples =
-                time::measure_interleaved(&self.device, jobs.len(), 0, 1, || Ok(()), run)?;
+                time::measure_interleaved(&self.device, count, 0, 1, || Ok(()), launch)?;
             return Ok(samples.iter().map(|samples| samples.ms().to_vec()).collect());
         };
-        let mut work = InTurn { peaks: &self.peaks, speed, jobs, buffers };
-        let batches = batch::measure(&self.device, jobs.len(), policy, &mut work)?;
+        let mut work = Launches { peaks: &self.peaks, speed, launch: &mut launch };
+        let batches = batch::measure(&self.device, count, policy, &mut work)?;
         Ok(batches.into_iter().map(|batches| batches.ms).collect())
     }
 
@@ -168,19 +179,17 @@ pub fn check(
     Ok(check.failure().map_or(Ok(check), Err))
 }
 
-struct InTurn<'a> {
+struct Launches<'a, L> {
     peaks: &'a Peaks,
     speed: Speed,
-    jobs: &'a [TimedJob],
-    buffers: &'a mut [RotatingBuffers],
+    launch: &'a mut L,
 }
 
-impl Work for InTurn<'_> {
+impl<L: FnMut(usize) -> Result<(), Error>> Work for Launches<'_, L> {
     type Error = Error;
 
     fn launch(&mut self, i: usize) -> Result<(), Error> {
-        let TimedJob { job, on } = &self.jobs[i];
-        self.buffers[*on].enqueue(job)
+        (self.launch)(i)
     }
 
     fn delay(&mut self, ms: f64) -> Result<(), Error> {

@@ -1,37 +1,17 @@
-//! The steps of a tuning: kernels' costs, searches, calibration, exceptions.
+//! The tuner: measures a device's kernels, or single products.
 
-use cuda_gemm::kernels::abi::{KernelAbi, KernelDescriptor};
-use cuda_gemm::kernels::{LADDER, TILES};
+use cuda_gemm::kernels::abi::KernelDescriptor;
 use cuda_gemm::select::Model;
-use cuda_gemm::select::table::{Costs, Measured};
-use cuda_gemm::{Compute, Configuration, Device, Gemm, Table, find_kernel};
+use cuda_gemm::select::table::Costs;
+use cuda_gemm::{Configuration, Device, Gemm, Table};
 
 use super::context::BenchmarkContext;
 use super::search::CandidateSearch;
 use super::search_result::SearchResult;
-use super::{calibrate, costs, shapes};
 use crate::baseline::{self, NotCompared};
 use crate::error::Error;
 use crate::shape::Shape;
 use crate::stats;
-
-/// Rungs of one launch per product that are worth a try beside the tiles.
-const RUNGS: [&str; 2] = ["warptile", "async_copy"];
-
-/// What a trial measures.
-const TRIAL: [&str; 3] = ["async_copy", "tile_32x32", "tile_4x128"];
-
-/// Of more blocks per multiprocessor nothing is measured.
-const MAX_RESIDENT: u32 = 16;
-
-/// How much [`Tuner::run`] measures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effort {
-    /// All kernels, and more than a hundred shapes.
-    Full,
-    /// A few kernels and tiny shapes, to see that it works.
-    Trial,
-}
 
 /// What happens while a [`Tuner`] measures, with an example there.
 pub enum Progress<'a> {
@@ -55,7 +35,11 @@ pub enum Progress<'a> {
     Kernel {
         /// What it costs.
         costs: &'a Costs,
-        /// The table of all kernels so far.
+        /// How many times the costs were fitted to.
+        samples: usize,
+        /// The median factor by which predictions of these are off.
+        error: f64,
+        /// The table of all kernels.
         table: &'a Table,
     },
     /// Nothing is compared with cuBLAS: why not.
@@ -91,9 +75,9 @@ pub enum Progress<'a> {
     },
 }
 
-/// What came of a tuning, from [`Tuner::run`] or [`Tuner::products`].
+/// What came of a tuning, from [`Tuner::products`].
 pub struct Tuning {
-    /// The table, with corrected costs if they choose better, and with exceptions.
+    /// The table, with exceptions.
     pub table: Table,
     /// The products that were measured.
     pub results: Vec<SearchResult>,
@@ -102,8 +86,6 @@ pub struct Tuning {
     /// How many times as long as the fastest it takes what the costs choose, as they were measured, in the
     /// geometric mean over the products.
     pub measured_loss: f64,
-    /// The same of corrected costs, if they choose better.
-    pub corrected_loss: Option<f64>,
     /// GFLOP/s of multiply-adds before and after, which say how clocks drift; `None` on the
     /// software device.
     pub ffma_gflops: Option<[f64; 2]>,
@@ -111,9 +93,7 @@ pub struct Tuning {
 
 /// Measures a device's kernels, for `auto` to choose by.
 ///
-/// Every kernel is checked, and timed with a few grids; then, for a list of shapes, what these
-/// times say is fastest is timed in turn with what comes close. Where there is cuBLAS, what has an
-/// rms error of more than 1.10 times cuBLAS's is passed over.
+/// [`Tuner::run`] checks every kernel, times random products, and fits the costs of a [`Table`].
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice, Gemm};
@@ -122,19 +102,19 @@ pub struct Tuning {
 ///
 /// # fn main() -> Result<(), Error> {
 /// let device = Device::open(DeviceChoice::Soft)?;
-/// let tuning = Tuner::new(&device)?.run(Effort::Trial, |progress| {
-///     if let Progress::Product { result, .. } = progress {
-///         println!("{}: {:.0} ns", result.shape(), result.fastest().ns());
+/// let calibration = Tuner::new(&device)?.run(Effort::Trial, |progress| {
+///     if let Progress::Kernel { costs, error, .. } = progress {
+///         println!("{}: within {error:.2}x", costs.kernel.name());
 ///     }
 ///     Ok::<_, Error>(())
 /// })?;
-/// let auto = device.auto_by(&tuning.table)?;
+/// let auto = device.auto_by(&calibration.table)?;
 /// println!("{}", auto.choose(&Gemm::new(512, 512, 512))?);
 /// # Ok(())
 /// # }
 /// ```
 pub struct Tuner {
-    context: BenchmarkContext,
+    pub(super) context: BenchmarkContext,
 }
 
 impl Tuner {
@@ -145,57 +125,6 @@ impl Tuner {
     /// Those of [`Peaks::of`](crate::roofline::Peaks::of).
     pub fn new(device: &Device) -> Result<Self, Error> {
         Ok(Self { context: BenchmarkContext::new(device)? })
-    }
-
-    /// Measures. What `report` refuses ends it.
-    ///
-    /// # Errors
-    ///
-    /// That of `report`; otherwise [`Error::NothingMeasured`] if no kernel runs and is right, a
-    /// fault of a kernel, or [`cuda_gemm::Error::Driver`].
-    pub fn run<E: From<Error>>(
-        &self,
-        effort: Effort,
-        mut report: impl FnMut(Progress<'_>) -> Result<(), E>,
-    ) -> Result<Tuning, E> {
-        let before = self.context.ffma_gflops()?;
-        let kernels = kernels(effort)?;
-        let products = shapes::products(&self.context.device, effort == Effort::Trial);
-        let total = kernels.len() + products.len();
-        let mut run =
-            Steps { context: &self.context, wrong: 0, report: &mut report, done: 0, total };
-        let table = run.costs(&kernels)?;
-        let (results, _) = run.search(&table, &products)?;
-        let wrong = run.wrong;
-        let after = self.context.ffma_gflops()?;
-
-        // The table has no costs of others.
-        let is_of_f32 = |result: &&SearchResult| result.gemm.compute == Compute::F32;
-        let of_f32: Vec<_> = results.iter().filter(is_of_f32).collect();
-        let measured_loss = calibrate::mean_loss(&table, &of_f32);
-        let calibrated = calibrate::calibrated(&table, &of_f32)?;
-        let is_better = calibrated.is_some();
-        let table = self.with_exceptions(calibrated.unwrap_or(table), &results)?;
-        let corrected_loss = is_better.then(|| calibrate::mean_loss(&table, &of_f32));
-        let ffma_gflops = before.zip(after).map(|(before, after)| [before, after]);
-        Ok(Tuning { table, results, wrong, measured_loss, corrected_loss, ffma_gflops })
-    }
-
-    /// The table, with exceptions for products that its costs mislead about; what those in f32 are decides in other precisions, too.
-    fn with_exceptions(&self, table: Table, results: &[SearchResult]) -> Result<Table, Error> {
-        let (of_f32, others): (Vec<_>, Vec<_>) =
-            results.iter().partition(|result| result.gemm.compute == Compute::F32);
-        let model = Model::new(&table);
-        let table = of_f32.into_iter().try_fold(table, |table, result| {
-            table.with_product(&result.gemm, result.exception_by(&model))
-        })?;
-        let auto = self.context.device.auto_by(&table)?;
-        let table = others.into_iter().try_fold(table, |table, result| {
-            let chosen = auto.predictions(&result.gemm, 1);
-            let exception = chosen.first().and_then(|chosen| result.exception_to(*chosen));
-            table.with_product(&result.gemm, exception)
-        });
-        Ok(table?)
     }
 
     /// Measures these products alone, each as it says. Where costs mislead about a product, the
@@ -252,7 +181,7 @@ impl Tuner {
         let losses: Vec<_> = results.iter().map(SearchResult::loss_of_chosen).collect();
         let measured_loss = stats::geometric_mean(&losses).unwrap_or(1.0);
         let ffma_gflops = before.zip(after).map(|(before, after)| [before, after]);
-        Ok(Tuning { table, results, wrong, measured_loss, corrected_loss: None, ffma_gflops })
+        Ok(Tuning { table, results, wrong, measured_loss, ffma_gflops })
     }
 }
 
@@ -267,21 +196,6 @@ pub fn check(gemm: &Gemm) -> Result<(), Error> {
         true => Ok(()),
         false => Err(Error::NotForTables { shape: Shape::of(gemm).to_string() }),
     }
-}
-
-/// What is measured: the tiles, and rungs that may be faster where they fit.
-fn kernels(effort: Effort) -> Result<Vec<&'static KernelDescriptor>, Error> {
-    let streaming = LADDER.iter().filter(|descriptor| descriptor.abi() == KernelAbi::StreamK);
-    let mut kernels: Vec<_> = streaming.copied().collect();
-    let (named, tiles) = match effort {
-        Effort::Full => (&RUNGS[..], TILES),
-        Effort::Trial => (&TRIAL[..], &[][..]),
-    };
-    for name in named {
-        kernels.push(find_kernel(name)?);
-    }
-    kernels.extend(tiles);
-    Ok(kernels)
 }
 
 /// What the steps of a tuning share.
@@ -304,44 +218,6 @@ impl<R> Steps<'_, R> {
         (self.report)(Progress::Step { done: self.done, total: self.total })?;
         self.done += 1;
         Ok(())
-    }
-
-    /// Measures what kernels cost, one after the other.
-    fn costs<E: From<Error>>(&mut self, kernels: &[&'static KernelDescriptor]) -> Result<Table, E>
-    where
-        R: FnMut(Progress<'_>) -> Result<(), E>,
-    {
-        let Self { context, .. } = *self;
-        let device = &context.device;
-        let empty = find_kernel("naive").and_then(|naive| device.kernel(naive));
-        let empty = empty.map_err(Error::from)?;
-        let mut measured = Measured::now(device).map_err(Error::from)?;
-        let launch_ns = costs::launch_ns(context, &empty)?.max(1.0);
-        let copy_gbytes = context.copy_gbytes()?;
-        let mut table: Option<Table> = None;
-        for kernel in kernels {
-            self.step()?;
-            let resident = device.resident_blocks(kernel).map_err(Error::from)?;
-            if resident == 0 {
-                (self.report)(Progress::DoesNotRun(kernel))?;
-                continue;
-            }
-            let loaded = device.kernel(kernel).map_err(Error::from)?;
-            if let Some(mistake) = costs::mistake(context, &loaded)? {
-                self.wrong += 1;
-                (self.report)(Progress::WrongKernel { kernel, mistake: &mistake })?;
-                continue;
-            }
-            let costs = costs::measure(context, &loaded, resident.min(MAX_RESIDENT), launch_ns)?;
-            measured.add(kernel);
-            let mut all = table.map_or_else(Vec::new, |table| table.kernels().to_vec());
-            all.push(costs.clone());
-            let so_far = Table::new(measured.clone(), launch_ns, copy_gbytes, all, Vec::new())
-                .map_err(Error::from)?;
-            (self.report)(Progress::Kernel { costs: &costs, table: &so_far })?;
-            table = Some(so_far);
-        }
-        Ok(table.ok_or(Error::NothingMeasured { count: kernels.len() })?)
     }
 
     /// Measures products; each table that it reports has the exceptions so far, and the last one is returned.

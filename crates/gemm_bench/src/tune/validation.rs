@@ -4,29 +4,35 @@
 //! are drawn at random. Timing all candidates would cost too much: those that are predicted to come
 //! close are timed, and a few others, which show whether predictions mislead.
 
-use std::fmt;
+use std::{fmt, iter};
 
 use cuda_gemm::select::Prediction;
-use cuda_gemm::{Auto, Configuration, Device, Gemm, Table};
+use cuda_gemm::{Auto, Configuration, Device, Error as GemmError, Gemm, Table};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use super::context::{self, BenchmarkContext, POLICY};
-use super::search::{Candidates, Wrong};
+use super::pool::OperandPool;
+use super::search::Wrong;
 use super::search_result::Run;
 use crate::batch::Policy;
+use crate::buffers::L2;
 use crate::error::Error;
+use crate::job::Job;
 use crate::shape::{self, Shape};
 use crate::stats;
 
 /// Candidates that are predicted to take up to this many times as long as the choice are timed.
 const CLOSE: f64 = 2.0;
 
+/// The first candidates that [`Validated::measured_ratio`] times.
+pub const FIRST: usize = 3;
+
 /// How many of the other candidates are timed.
 const OTHERS: usize = 10;
 
-/// Six samples have an interval. A candidate whose first sample is three times the best is lost.
-const VALIDATION: Policy = Policy { samples: 6, slowest: 3.0, ..POLICY };
+/// A candidate whose first sample is twice the best is lost.
+const VALIDATION: Policy = Policy { samples: 5, sample_ms: 0.5, slowest: 2.0, ..POLICY };
 
 /// Nanoseconds of a short product, whose loss is told in microseconds: launches decide there.
 const SHORT_NS: f64 = 1e4;
@@ -135,6 +141,14 @@ impl Validated {
         Shape::of(&self.gemm)
     }
 
+    /// The time of the fastest of the first [`FIRST`] candidates, relative to the fastest.
+    ///
+    /// This is what a choice is worth that measures these.
+    pub fn measured_ratio(&self) -> f64 {
+        let first = self.runs.iter().take(FIRST).map(Run::ns).fold(f64::INFINITY, f64::min);
+        first / self.fastest().ns()
+    }
+
     /// What `auto` chooses.
     pub fn chosen(&self) -> &Run {
         &self.runs[0]
@@ -176,6 +190,7 @@ impl Validation {
         let is_of = |one: &&Validated| class.is_none_or(|class| one.class == class);
         let products: Vec<_> = self.products.iter().filter(is_of).collect();
         let ratios: Vec<_> = products.iter().map(|one| one.ratio()).collect();
+        let measured: Vec<_> = products.iter().map(|one| one.measured_ratio()).collect();
         let worst = products.iter().max_by(|one, other| one.ratio().total_cmp(&other.ratio()))?;
         let short = products.iter().filter(|one| one.is_short());
         let lost: Vec<_> = short.map(|one| one.lost_us()).collect();
@@ -184,6 +199,11 @@ impl Validation {
             geometric_mean: stats::geometric_mean(&ratios)?,
             percentile_95: stats::percentile(&ratios, HIGH),
             worst,
+            measured: MeasuredSummary {
+                geometric_mean: stats::geometric_mean(&measured)?,
+                percentile_95: stats::percentile(&measured, HIGH),
+                worst: stats::percentile(&measured, 100.0),
+            },
             short: (!lost.is_empty()).then(|| ShortSummary {
                 products: lost.len(),
                 percentile_95_us: stats::percentile(&lost, HIGH),
@@ -203,8 +223,21 @@ pub struct Summary<'a> {
     pub percentile_95: f64,
     /// The product with the largest ratio.
     pub worst: &'a Validated,
+    /// The same with the first candidates timed: see [`Validated::measured_ratio`].
+    pub measured: MeasuredSummary,
     /// The products whose fastest takes less than 10 us, if there are any.
     pub short: Option<ShortSummary>,
+}
+
+/// How far the fastest of the first candidates is from the fastest of all.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MeasuredSummary {
+    /// Of [`Validated::measured_ratio`].
+    pub geometric_mean: f64,
+    /// The ratio that 95 % of the products do not exceed.
+    pub percentile_95: f64,
+    /// The largest ratio.
+    pub worst: f64,
 }
 
 /// What choices for short products cost beyond the fastest, in microseconds.
@@ -222,8 +255,8 @@ pub struct ShortSummary {
 ///
 /// For each product, `auto` chooses without exceptions. The choice is timed in turn with all
 /// candidates that are predicted within twice its time, and with ten others, which `seed` draws.
-/// The L2 cache is cold. Each is checked first, with the bounds of the [`Tuner`](super::Tuner).
-/// Without `table`, `auto` chooses by the table for this device. An error of `report` ends it.
+/// The L2 cache is cold. The choice and the fastest are checked, with the bounds of the
+/// [`Tuner`](super::Tuner). Without `table`, `auto` chooses by the table for this device. An error of `report` ends it.
 ///
 /// ```
 /// use cuda_gemm::{Compute, Device, DeviceChoice, Gemm};
@@ -259,12 +292,15 @@ pub fn validate<E: From<Error>>(
     products.iter().try_for_each(is_valid).map_err(Error::from)?;
     let auto = without_exceptions(device, table)?;
     let context = BenchmarkContext::new(device)?;
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let largest = products.iter().map(|(_, gemm)| gemm.bytes()).max().unwrap_or(0);
+    let pool = OperandPool::for_products(device, largest)?;
+    let mut judge =
+        Judge { context: &context, auto: &auto, pool, rng: ChaCha8Rng::seed_from_u64(seed) };
     let mut validation = Validation { products: Vec::new(), wrong: 0 };
     for (done, (class, gemm)) in products.iter().enumerate() {
         report(ValidationProgress::Step { done, total: products.len() })?;
         let shape = Shape::of(gemm);
-        let Judged { runs, wrong } = judge(&context, &auto, gemm, &mut rng)?;
+        let Judged { runs, wrong } = judge.judge(gemm)?;
         validation.wrong += wrong.len();
         for (configuration, reason) in &wrong {
             let configuration = *configuration;
@@ -288,15 +324,12 @@ pub fn validate<E: From<Error>>(
 /// What chooses by costs alone.
 fn without_exceptions(device: &Device, table: Option<&Table>) -> Result<Auto, Error> {
     let table = match table {
-        Some(table) => Some(table.clone()),
+        Some(table) => table.clone(),
         // No table is of the software device.
-        None if device.is_soft() => None,
+        None if device.is_soft() => return Ok(device.auto()?),
         None => Table::nearest(device.info())?,
     };
-    Ok(match table {
-        Some(table) => device.auto_by(&table.with_exceptions(Vec::new())?)?,
-        None => device.auto()?,
-    })
+    Ok(device.auto_by(&table.with_exceptions(Vec::new())?)?)
 }
 
 /// What came of one product: its runs, or why there are none; and what is wrong.
@@ -305,44 +338,81 @@ struct Judged {
     wrong: Vec<Wrong>,
 }
 
-impl Judged {
-    fn not(reason: impl Into<String>) -> Self {
-        Self { runs: Err(reason.into()), wrong: Vec::new() }
-    }
+/// What judging the products shares.
+struct Judge<'a> {
+    context: &'a BenchmarkContext,
+    auto: &'a Auto,
+    pool: OperandPool,
+    rng: ChaCha8Rng,
 }
 
-/// Checks the choice and what is timed with it, and times all in turn.
-fn judge(
-    context: &BenchmarkContext,
-    auto: &Auto,
-    gemm: &Gemm,
-    rng: &mut ChaCha8Rng,
-) -> Result<Judged, Error> {
-    let chosen = auto.choose(gemm)?;
-    let predictions = auto.candidates(gemm, usize::MAX);
-    // Before anything fails, so that each product has the same others whatever its neighbours do.
-    let Some((chosen, others)) = selected(chosen, predictions, rng) else {
-        return Ok(Judged::not("nothing is predicted for it on this device without a table"));
-    };
-    let (operands, mut buffers) = match context.matrices(*gemm)? {
-        Ok(matrices) => matrices,
-        Err(reason) => return Ok(Judged::not(reason)),
-    };
-    let reference = context::reference(&operands)?;
-    let mut found = Candidates::default();
-    let mut add = |prediction: &Prediction| {
-        let plan = auto.plan_by(*gemm, &prediction.configuration);
-        Ok::<_, Error>(found.add(plan, prediction, &mut buffers, &reference)?.is_some())
-    };
-    if !add(&chosen)? {
-        let reason = format!("the choice is wrong{}", found.why_none());
-        return Ok(Judged { runs: Err(reason), wrong: found.into_wrong() });
+impl Judge<'_> {
+    /// Times the choice and others in turn, and checks the choice and the fastest.
+    ///
+    /// A wrong one is dropped, and the next fastest is checked.
+    fn judge(&mut self, gemm: &Gemm) -> Result<Judged, Error> {
+        let not = |reason: String| Ok(Judged { runs: Err(reason), wrong: Vec::new() });
+        let chosen = self.auto.choose(gemm)?;
+        let predictions = self.auto.candidates(gemm, usize::MAX);
+        // Before anything fails, so that each product has the same others whatever its neighbours
+        // do.
+        let Some((chosen, others)) = selected(chosen, predictions, &mut self.rng) else {
+            return not("nothing is predicted for it on this device without a table".to_owned());
+        };
+        if !self.pool.has_room(gemm) {
+            return not("it does not fit the memory".to_owned());
+        }
+        let (mut plans, mut runs) = (Vec::new(), Vec::new());
+        for &Prediction { configuration, ns: predicted_ns, .. } in iter::once(&chosen).chain(&others)
+        {
+            let plan = self.auto.plan_by(*gemm, &configuration).and_then(|plan| plan.prepare());
+            match plan {
+                Ok(plan) => plans.push(plan),
+                // Copies of A and B may not fit, or a large C has too many tiles.
+                Err(GemmError::DeviceMemory { .. } | GemmError::TooLarge { .. }) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            runs.push(Run { configuration, predicted_ns, samples_ms: Vec::new(), rms_error: None });
+        }
+        if runs.first().is_none_or(|run| run.configuration != chosen.configuration) {
+            return not("the choice does not fit the memory".to_owned());
+        }
+        let pool = &mut self.pool;
+        let times =
+            self.context.time_by(VALIDATION, plans.len(), |i| pool.enqueue(&plans[i]))?;
+        runs.iter_mut().zip(times).for_each(|(run, times)| run.samples_ms = times);
+        drop(plans);
+        self.checked(gemm, runs)
     }
-    for other in &others {
-        add(other)?;
+
+    /// Checks the first run, and the fastest that is right.
+    fn checked(&self, gemm: &Gemm, mut runs: Vec<Run>) -> Result<Judged, Error> {
+        let operands = context::operands(*gemm)?;
+        let reference = context::reference(&operands)?;
+        let mut buffers = self.context.buffers(&operands, L2::Warm)?;
+        let mut wrong = Vec::new();
+        let mut at = 0;
+        loop {
+            let configuration = runs[at].configuration;
+            let plan = self.auto.plan_by(*gemm, &configuration)?.prepare()?;
+            match context::check(&Job::Kernel(plan), &mut buffers, &reference)? {
+                Ok(check) => runs[at].rms_error = check.rms_error(),
+                Err(reason) => {
+                    wrong.push((configuration, reason));
+                    runs.remove(at);
+                    if at == 0 {
+                        let reason = "the choice is wrong".to_owned();
+                        return Ok(Judged { runs: Err(reason), wrong });
+                    }
+                }
+            }
+            let fastest = (0..runs.len()).min_by(|i, j| runs[*i].ns().total_cmp(&runs[*j].ns()));
+            at = fastest.unwrap_or(0);
+            if at == 0 || runs[at].rms_error.is_some() {
+                return Ok(Judged { runs: Ok(runs), wrong });
+            }
+        }
     }
-    let (runs, wrong) = found.time(context, VALIDATION, buffers)?;
-    Ok(Judged { runs: Ok(runs), wrong })
 }
 
 /// The choice's prediction; and the others that are timed with it, the least time first. `None` if
@@ -464,7 +534,7 @@ mod tests {
         let prediction = |splits: u32, ns: f64| {
             let kernel = find_kernel("tile_64x64").unwrap();
             let configuration = Configuration { splits, ..Configuration::new(kernel) };
-            Prediction { configuration, ns, memory_bound: None }
+            Prediction { configuration, ns, memory_bound: false }
         };
         let predictions: Vec<_> =
             (1..=100).map(|splits| prediction(splits, 100.0 * f64::from(splits))).collect();

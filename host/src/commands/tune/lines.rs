@@ -1,6 +1,6 @@
 //! Products that were measured, in JSON. The other commands do not read these lines.
 
-use host::tune::{Class, Run, SearchResult, Summary, Validated, Validation};
+use host::tune::{Class, Run, Sample, SearchResult, Summary, Validated, Validation};
 use host::{Configuration, Element, Gemm, Shape};
 use serde::Serialize;
 
@@ -36,12 +36,26 @@ pub struct SearchLine {
 }
 
 #[derive(Serialize)]
-struct RunLine {
+struct ConfigurationLine {
     kernel: &'static str,
     splits: u32,
     clusters: Option<u32>,
     blocks_per_multiprocessor: Option<u32>,
     packed: bool,
+}
+
+impl ConfigurationLine {
+    fn new(configuration: &Configuration) -> Self {
+        let Configuration { kernel, splits, clusters, blocks_per_multiprocessor, staged } =
+            *configuration;
+        Self { kernel: kernel.name(), splits, clusters, blocks_per_multiprocessor, packed: staged }
+    }
+}
+
+#[derive(Serialize)]
+struct RunLine {
+    #[serde(flatten)]
+    configuration: ConfigurationLine,
     predicted_ns: f64,
     ns: f64,
     rms_error: Option<f64>,
@@ -49,19 +63,45 @@ struct RunLine {
 
 impl RunLine {
     fn new(run: &Run) -> Self {
-        let Configuration { kernel, splits, clusters, blocks_per_multiprocessor, staged } =
-            run.configuration;
         Self {
-            kernel: kernel.name(),
-            splits,
-            clusters,
-            blocks_per_multiprocessor,
-            packed: staged,
+            configuration: ConfigurationLine::new(&run.configuration),
             predicted_ns: run.predicted_ns,
             ns: run.ns(),
             rms_error: run.rms_error,
         }
     }
+}
+
+/// A time that costs were fitted to, in JSON.
+#[derive(Serialize)]
+struct SampleLine {
+    #[serde(flatten)]
+    product: ProductLine,
+    output: &'static str,
+    beta: f32,
+    bias: bool,
+    activation: bool,
+    residual: bool,
+    #[serde(flatten)]
+    configuration: ConfigurationLine,
+    ns: f64,
+    weight: f64,
+}
+
+/// The line of a sample.
+pub fn sample(sample: &Sample) -> String {
+    let Sample { gemm, configuration, ns, weight } = sample;
+    json::line(&SampleLine {
+        product: ProductLine::new(gemm),
+        output: gemm.output.name(),
+        beta: gemm.beta,
+        bias: gemm.epilogue.bias.is_some(),
+        activation: gemm.epilogue.activation.is_some(),
+        residual: gemm.epilogue.residual,
+        configuration: ConfigurationLine::new(configuration),
+        ns: *ns,
+        weight: *weight,
+    })
 }
 
 impl SearchLine {
@@ -131,6 +171,10 @@ struct SummaryOf {
     geometric_mean: f64,
     percentile_95: f64,
     worst: f64,
+    /// The same with the first three candidates timed.
+    measured_geometric_mean: f64,
+    measured_percentile_95: f64,
+    measured_worst: f64,
     worst_product: String,
     worst_chosen: String,
     worst_fastest: String,
@@ -142,12 +186,15 @@ struct SummaryOf {
 
 impl SummaryOf {
     fn new(summary: &Summary<'_>) -> Self {
-        let Summary { products, geometric_mean, percentile_95, worst, short } = *summary;
+        let Summary { products, geometric_mean, percentile_95, worst, measured, short } = *summary;
         Self {
             products,
             geometric_mean,
             percentile_95,
             worst: worst.ratio(),
+            measured_geometric_mean: measured.geometric_mean,
+            measured_percentile_95: measured.percentile_95,
+            measured_worst: measured.worst,
             worst_product: worst.shape().to_string(),
             worst_chosen: worst.chosen().configuration.to_string(),
             worst_fastest: worst.fastest().configuration.to_string(),

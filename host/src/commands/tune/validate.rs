@@ -120,7 +120,7 @@ fn product_line(product: &Validated) -> String {
 
 /// A class, or all, for people.
 fn summary_lines(name: &str, summary: &Summary<'_>) -> String {
-    let Summary { products, geometric_mean, percentile_95, worst, short } = *summary;
+    let Summary { products, geometric_mean, percentile_95, worst, measured, short } = *summary;
     let (chosen, fastest) = (worst.chosen().configuration, worst.fastest().configuration);
     let short = short.map(|short| {
         format!(
@@ -131,11 +131,17 @@ fn summary_lines(name: &str, summary: &Summary<'_>) -> String {
     format!(
         "{:<9}{products} product(s): {geometric_mean:.3}x in the geometric mean, 95 % within \
          {percentile_95:.3}x\n\
-         {:9}worst {:.3}x: {}, {chosen} instead of {fastest}{}\n",
+         {:9}worst {:.3}x: {}, {chosen} instead of {fastest}\n\
+         {:9}with the first {} timed: {:.3}x, 95 % within {:.3}x, worst {:.3}x{}\n",
         format!("{name}:"),
         "",
         worst.ratio(),
         worst.shape(),
+        "",
+        tune::FIRST,
+        measured.geometric_mean,
+        measured.percentile_95,
+        measured.worst,
         short.unwrap_or_default(),
     )
 }

@@ -69,6 +69,7 @@ macro_rules! kernel_module {
                 source: include_str!($source),
                 variants: &[],
                 reads_anywhere: [false; 2],
+                compensates: Kernel::COMPENSATES,
             };
 
             entry_points!($name, min_blocks $min_blocks, ALIGNED = true as _ | false as unaligned);

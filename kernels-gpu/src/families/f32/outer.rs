@@ -97,6 +97,7 @@ macro_rules! outer_module {
                 source: include_str!("outer.rs"),
                 variants: &[],
                 reads_anywhere: [false; 2],
+                compensates: false,
             };
 
             entry_points!($name, min_blocks $min_blocks, ALIGNED = false as _);

@@ -93,6 +93,7 @@ struct SkinnyM<G, const TM: usize, const TN: usize>(PhantomData<G>);
 
 impl<G: Geometry, const TM: usize, const TN: usize> SkinnyM<G, TM, TN> {
     const ABI: KernelAbi = KernelAbi::SplitK;
+    const COMPENSATES: bool = false;
 
     /// Elements of a stage, which has a tile of B and then one of A.
     const STAGE_A: u32 = G::BM * G::BK;

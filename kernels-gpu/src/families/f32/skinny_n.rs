@@ -130,6 +130,8 @@ struct SkinnyN<G, const TM: usize, const TN: usize>(PhantomData<G>);
 
 impl<G: Geometry, const TM: usize, const TN: usize> SkinnyN<G, TM, TN> {
     const ABI: KernelAbi = KernelAbi::SplitK;
+    /// One column of few rows is compensated: see [`FEW`].
+    const COMPENSATES: bool = G::BN == 1;
 
     /// Elements from one column of B to the next in shared memory. Columns are padded, so that
     /// copies of rows go to different banks.

@@ -218,6 +218,7 @@ struct Small<G, const TM: usize, const TN: usize>(PhantomData<G>);
 impl<G: Geometry, const TM: usize, const TN: usize> Small<G, TM, TN> {
     /// K is never split.
     const ABI: KernelAbi = KernelAbi::Batched;
+    const COMPENSATES: bool = false;
 
     /// Rows and columns of lanes in a warp, and warps along a row of the block's tile.
     const LANES_M: u32 = G::WM / G::TM;

@@ -141,6 +141,7 @@ impl<F: Fn(usize) -> u32 + Copy> ColumnBias for SharedBias<F> {
 
 impl<G: Geometry, const TM: usize, const TN: usize> Tiled<G, TM, TN> {
     pub(super) const ABI: KernelAbi = KernelAbi::SplitK;
+    pub(super) const COMPENSATES: bool = false;
 
     /// Threads across a warp's tile, and warps across the block's. A warp may have several slices.
     const LANES_N: u32 = G::WN / G::TN;

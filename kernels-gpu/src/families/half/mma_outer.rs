@@ -64,6 +64,7 @@ macro_rules! kernels {
             source: include_str!("mma_outer.rs"),
             variants: variants!($name, layouts),
             reads_anywhere: [true; 2],
+            compensates: false,
         };
 
         /// Computes `C = epilogue(alpha * op(A) * op(B) + beta * C)` for each product of a batch.

@@ -132,6 +132,7 @@ macro_rules! kernels {
                 source: include_str!("mma.rs"),
                 variants: &[],
                 reads_anywhere: [false; 2],
+                compensates: false,
             };
 
             entry_points!($name, min_blocks $min_blocks, ALIGNED = true as _ | false as unaligned);

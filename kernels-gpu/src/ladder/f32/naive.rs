@@ -63,6 +63,7 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     source: include_str!("naive.rs"),
     variants: &[],
     reads_anywhere: [false; 2],
+    compensates: false,
 };
 
 /// `C = alpha * A * B + beta * C`, one output per thread.

@@ -88,6 +88,7 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     source: include_str!("smem2d.rs"),
     variants: &[],
     reads_anywhere: [false; 2],
+    compensates: false,
 };
 
 /// `C = alpha * A * B + beta * C`.

@@ -84,6 +84,7 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     source: include_str!("tile2d.rs"),
     variants: &[],
     reads_anywhere: [false; 2],
+    compensates: false,
 };
 
 /// `C = alpha * A * B + beta * C`, 8 x 8 outputs per thread.

@@ -76,6 +76,7 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     source: include_str!("vec4.rs"),
     variants: &[],
     reads_anywhere: [false; 2],
+    compensates: false,
 };
 
 /// `C = alpha * A * B + beta * C`.

@@ -22,8 +22,7 @@ use crate::select::product_key::{ProductKey, Store, as_launched, dense};
 #[serde(deny_unknown_fields)]
 pub(super) struct Parts {
     pub(super) device: Measured,
-    pub(super) launch_ns: f64,
-    pub(super) copy_gbytes: f64,
+    pub(super) costs: DeviceCosts,
     pub(super) kernels: Vec<Costs>,
     pub(super) exceptions: Vec<Exception>,
 }
@@ -67,60 +66,77 @@ pub struct Costs {
     /// The kernel.
     #[serde(serialize_with = "name", deserialize_with = "by_name")]
     pub kernel: &'static KernelDescriptor,
-    /// With one block per multiprocessor, with two, and so on to as many as fit.
-    pub aligned: Vec<Pace>,
-    /// The same for the entry point for matrices that are not aligned; empty if the kernel
-    /// has none.
-    pub unaligned: Vec<Pace>,
-    /// Another wave of as many blocks as the last of `aligned`, after the first one: waves overlap.
-    /// `None` where it was not measured, or for persistent blocks: it takes as long as the first.
+    /// The first entry point.
+    pub aligned: EntryCosts,
+    /// The entry point for misaligned matrices, if the kernel has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub aligned_wave: Option<Pace>,
-    /// The same for `unaligned`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unaligned_wave: Option<Pace>,
-    /// For a tile of C that several blocks share: to store their sums, and for the
-    /// last one to know that it is the last.
-    #[serde(rename = "join_ns")]
-    pub reduction_ns: f64,
-    /// For each of these blocks: to add up what it left.
-    #[serde(rename = "piece_ns")]
-    pub partial_ns: f64,
-    /// For a persistent block: to go from one tile to the next.
-    pub tile_ns: f64,
-    /// How many times as long blocks take where C has fewer columns than a tile: all of them read the
-    /// same few cache lines of B, and of its copies most bring zeros.
-    #[serde(default = "same", skip_serializing_if = "is_same")]
-    pub narrow: f64,
-    /// How many times as long where B lies as its transpose, and is read so.
-    #[serde(default = "same", skip_serializing_if = "is_same")]
-    pub transposed_b: f64,
+    pub unaligned: Option<EntryCosts>,
 }
 
-fn same() -> f64 {
-    1.0
-}
-
-fn is_same(factor: &f64) -> bool {
-    *factor == same()
-}
-
-/// How fast blocks are that share a multiprocessor.
+/// What an entry point takes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Pace {
-    /// From the beginning of a block to its end, without the steps.
-    pub fixed_ns: f64,
-    /// A step along K, all of the blocks together.
+pub struct EntryCosts {
+    /// Blocks that are resident on a multiprocessor.
+    pub resident: u32,
+    /// A step along K of a block that is alone on its multiprocessor, in nanoseconds.
     pub step_ns: f64,
+    /// A step along K of each of several resident blocks, in nanoseconds of the multiprocessor.
+    pub shared_step_ns: f64,
+    /// The start of a block, and its last store, in nanoseconds.
+    pub block_ns: f64,
+    /// A tile's store, in nanoseconds of the multiprocessor.
+    pub store_ns: f64,
+    /// A further tile of the same block, relative to `block_ns` and `store_ns`.
+    pub next_tile: f64,
+    /// Split-K and stream-K: to meet at a shared tile, in nanoseconds.
+    pub reduction_ns: f64,
+    /// Split-K and stream-K: to add one block's partial sums, in nanoseconds.
+    pub partial_ns: f64,
+    /// The growth of a step for a tile that lies almost entirely out of bounds.
+    pub out_of_bounds: f64,
+    /// The growth of `store_ns` for a C whose rows do not begin on 16 bytes.
+    pub misaligned_c: f64,
+    /// The growth of a step for an A or B that the threads read and whose rows do not begin on 16
+    /// bytes.
+    pub misaligned_operand: f64,
 }
 
-impl Pace {
-    /// So many times as slow.
+impl EntryCosts {
+    /// All times multiplied by this factor.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
-        Self { fixed_ns: factor * self.fixed_ns, step_ns: factor * self.step_ns }
+        let times = |ns: f64| factor * ns;
+        Self {
+            step_ns: times(self.step_ns),
+            shared_step_ns: times(self.shared_step_ns),
+            block_ns: times(self.block_ns),
+            store_ns: times(self.store_ns),
+            reduction_ns: times(self.reduction_ns),
+            partial_ns: times(self.partial_ns),
+            ..self
+        }
     }
+}
+
+/// What launches and memory take, whatever the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceCosts {
+    /// A launch that has nothing to do, in nanoseconds.
+    pub launch_ns: f64,
+    /// Bytes read plus bytes written in a copy, in GB/s (10^9).
+    pub copy_gbytes: f64,
+    /// The copies of A and B before a product, without their bytes, in nanoseconds.
+    pub staging_ns: f64,
+    /// Clusters of 1 to 8 blocks that run at once, with one block per multiprocessor.
+    pub clusters: [u32; 8],
+    /// The growth of a tile's store for each vector of an epilogue: a scale or a bias.
+    pub vector: f64,
+    /// The growth of a tile's store for an activation.
+    pub activation: f64,
+    /// The growth of a tile's store for each matrix that is read: an old C or a residual.
+    pub matrix: f64,
 }
 
 /// A product of densely stored matrices, with what was measured to be fastest. In f32 both kernels are

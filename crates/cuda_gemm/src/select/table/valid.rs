@@ -3,19 +3,18 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use kernels_gpu::abi::Arithmetic;
+use kernels_gpu::abi::{Arithmetic, Target};
 
-use super::parts::{Costs, Exception, Measured, Pace, Parts, Timed};
+use super::parts::{Costs, DeviceCosts, EntryCosts, Exception, Measured, Parts, Timed};
 
 /// The most blocks that a multiprocessor holds at once, on every device.
-const MAX_RESIDENT: usize = 32;
+const MAX_RESIDENT: u32 = 32;
 
 /// What is wrong with a table, if anything is.
 pub(super) fn check(table: &Parts) -> Result<(), String> {
-    let Parts { device, launch_ns, copy_gbytes, kernels, exceptions } = table;
+    let Parts { device, costs, kernels, exceptions } = table;
     check_device(device)?;
-    positive("launch_ns", *launch_ns)?;
-    positive("copy_gbytes", *copy_gbytes)?;
+    check_device_costs(costs)?;
     if kernels.is_empty() {
         return Err("it has no kernels".to_owned());
     }
@@ -58,40 +57,55 @@ fn check_device(device: &Measured) -> Result<(), String> {
     Ok(())
 }
 
+fn check_device_costs(costs: &DeviceCosts) -> Result<(), String> {
+    let DeviceCosts { launch_ns, copy_gbytes, staging_ns, clusters, .. } = *costs;
+    positive("launch_ns", launch_ns)?;
+    positive("copy_gbytes", copy_gbytes)?;
+    not_negative("staging_ns", staging_ns)?;
+    for count in clusters {
+        at_least_1("clusters", count)?;
+    }
+    not_negative("vector", costs.vector)?;
+    not_negative("activation", costs.activation)?;
+    not_negative("matrix", costs.matrix)
+}
+
 fn check_costs(costs: &Costs, device: &Measured) -> Result<(), String> {
-    let Costs { kernel, aligned, unaligned, reduction_ns, partial_ns, tile_ns, .. } = costs;
-    if kernel.abi().has_tensor_maps() && device.capability != (9, 0) {
+    let Costs { kernel, aligned, unaligned } = costs;
+    if kernel.target() == Target::Sm90a && device.capability != (9, 0) {
         let (major, minor) = device.capability;
         return Err(format!("it needs compute capability 9.0, and the device has {major}.{minor}"));
     }
-    if !(1..=MAX_RESIDENT).contains(&aligned.len()) {
-        let count = aligned.len();
-        return Err(format!("`aligned` has {count} entries, and must have 1 to {MAX_RESIDENT}"));
+    if unaligned.is_some() != kernel.unaligned().is_some() {
+        let has = if unaligned.is_some() { "has no" } else { "has an" };
+        return Err(format!("the kernel {has} entry point for `unaligned`"));
     }
-    let wanted = if kernel.unaligned().is_some() { aligned.len() } else { 0 };
-    if unaligned.len() != wanted {
-        let count = unaligned.len();
-        return Err(format!("`unaligned` has {count} entries, and must have {wanted}"));
+    check_entry("aligned", aligned)?;
+    unaligned.iter().try_for_each(|costs| check_entry("unaligned", costs))
+}
+
+fn check_entry(entry: &str, costs: &EntryCosts) -> Result<(), String> {
+    if !(1..=MAX_RESIDENT).contains(&costs.resident) {
+        let resident = costs.resident;
+        return Err(format!(
+            "`{entry}.resident` is {resident}, and must be from 1 to {MAX_RESIDENT}"
+        ));
     }
-    let check_pace = |place: fmt::Arguments<'_>, pace: &Pace| {
-        not_negative(format_args!("{place}.fixed_ns"), pace.fixed_ns)?;
-        positive(format_args!("{place}.step_ns"), pace.step_ns)
-    };
-    for (list, paces) in [("aligned", aligned), ("unaligned", unaligned)] {
-        for (i, pace) in paces.iter().enumerate() {
-            check_pace(format_args!("{list}[{i}]"), pace)?;
-        }
+    positive(format_args!("{entry}.step_ns"), costs.step_ns)?;
+    for (field, value) in [
+        ("shared_step_ns", costs.shared_step_ns),
+        ("block_ns", costs.block_ns),
+        ("store_ns", costs.store_ns),
+        ("next_tile", costs.next_tile),
+        ("reduction_ns", costs.reduction_ns),
+        ("partial_ns", costs.partial_ns),
+        ("out_of_bounds", costs.out_of_bounds),
+        ("misaligned_c", costs.misaligned_c),
+        ("misaligned_operand", costs.misaligned_operand),
+    ] {
+        not_negative(format_args!("{entry}.{field}"), value)?;
     }
-    for (name, wave) in [("aligned", &costs.aligned_wave), ("unaligned", &costs.unaligned_wave)] {
-        if let Some(wave) = wave {
-            check_pace(format_args!("{name}_wave"), wave)?;
-        }
-    }
-    not_negative("join_ns", *reduction_ns)?;
-    not_negative("piece_ns", *partial_ns)?;
-    not_negative("tile_ns", *tile_ns)?;
-    positive("narrow", costs.narrow)?;
-    positive("transposed_b", costs.transposed_b)
+    Ok(())
 }
 
 fn check_exception(

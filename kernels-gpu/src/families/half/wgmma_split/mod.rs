@@ -101,6 +101,7 @@ macro_rules! kernels {
             source: include_str!("mod.rs"),
             variants: variants!($name, layouts),
             reads_anywhere: [copies($producers), false],
+            compensates: false,
         };
         const _: () = assert!(
             $blocks * (Storage::<$sums, $warpgroups, $blocks>::bytes($blocks, most_stages($producers))

@@ -124,6 +124,7 @@ macro_rules! kernels {
                 source: include_str!("align1.rs"),
                 variants: &[],
                 reads_anywhere: [false; 2],
+                compensates: false,
             };
 
             entry_points!($name, min_blocks 2, ALIGNED = false as _);

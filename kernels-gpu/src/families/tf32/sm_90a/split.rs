@@ -96,6 +96,7 @@ macro_rules! kernels {
             source: include_str!("split.rs"),
             variants: &[],
             reads_anywhere: [false; 2],
+            compensates: false,
         };
 
         const _: () = assert!(

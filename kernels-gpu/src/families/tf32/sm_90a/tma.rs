@@ -106,6 +106,7 @@ macro_rules! kernels {
             source: include_str!("tma.rs"),
             variants: &[],
             reads_anywhere: [false; 2],
+            compensates: false,
         };
 
         /// Computes `C = epilogue(alpha * A * op(B) + beta * C)` for each product of a batch.

@@ -99,6 +99,7 @@ macro_rules! kernels {
                 source: include_str!("wgmma.rs"),
                 variants: &[],
                 reads_anywhere: [false; 2],
+                compensates: false,
             };
 
             entry_points!($name, min_blocks 1, ALIGNED = true as _ | false as unaligned);

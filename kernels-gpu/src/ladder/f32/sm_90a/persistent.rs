@@ -121,6 +121,7 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     source: include_str!("persistent.rs"),
     variants: &[],
     reads_anywhere: [false; 2],
+    compensates: false,
 };
 
 /// Computes `C = epilogue(alpha * A * B + beta * C)` for each product of a batch.

@@ -73,6 +73,7 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     source: include_str!("wgmma.rs"),
     variants: variants!(wgmma, types),
     reads_anywhere: [false; 2],
+    compensates: false,
 };
 
 /// `C = alpha * A * B + beta * C`.

@@ -91,6 +91,7 @@ macro_rules! kernels {
             source: include_str!("wgmma_persistent.rs"),
             variants: variants!($name, layouts),
             reads_anywhere: [false; 2],
+            compensates: false,
         };
 
         /// Computes `C = epilogue(alpha * op(A) * op(B) + beta * C)` for each product of a batch.

@@ -106,6 +106,7 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     source: include_str!("wgmma_pingpong.rs"),
     variants: variants!(wgmma_pingpong, layouts),
     reads_anywhere: [false; 2],
+    compensates: false,
 };
 
 /// Computes `C = epilogue(alpha * op(A) * op(B) + beta * C)` for each product of a batch.

@@ -96,6 +96,7 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     source: include_str!("wgmma_pipelined.rs"),
     variants: variants!(wgmma_pipelined, types),
     reads_anywhere: [false; 2],
+    compensates: false,
 };
 
 /// `C = alpha * A * B + beta * C`.

@@ -1,0 +1,174 @@
+//! The configurations of a kernel that are worth a prediction.
+
+use kernels_gpu::abi::{Arithmetic, KernelAbi, KernelDescriptor, Reads};
+
+use super::copies::copied;
+use super::grid::whole_splits;
+use super::prediction::Prediction;
+use crate::plan::{Configuration, KernelForm, copy_ld, most_splits, steps, stream_k, tiles};
+use crate::problem::Gemm;
+
+/// Waves of blocks up to which K is split: beyond, there are enough blocks anyway.
+const SPLIT_WAVES: u32 = 3;
+
+/// Blocks of a cluster that share a tile.
+const CLUSTER_SPLITS: [u32; 6] = [1, 2, 3, 4, 6, 8];
+
+/// The longest sum of f32 products in one register, where K is split anyway.
+///
+/// The root mean square of the error grows with the root of its length.
+const LONGEST_SUM: u32 = 2048;
+
+/// Up to this length, a sum costs no accuracy that matters. A longer one must be faster by
+/// [`PRICE`] for each doubling.
+const SHORT_SUM: u32 = 640;
+const PRICE: f64 = 0.04;
+
+/// Elements of 16 bytes.
+const QUAD: usize = 4;
+
+/// Elements by which padded copies of A and B may always exceed them: 16 MiB.
+const MAX_PADDING: u128 = 1 << 22;
+
+/// A product, and a kernel that suits it.
+pub(super) struct Candidates<'a> {
+    pub(super) gemm: &'a Gemm,
+    pub(super) kernel: &'static KernelDescriptor,
+    /// Blocks that are resident on a multiprocessor.
+    pub(super) resident: u32,
+    pub(super) multiprocessors: u32,
+}
+
+impl Candidates<'_> {
+    /// The configurations, with their times.
+    pub(super) fn all(&self, time: impl Fn(&Configuration) -> Prediction) -> Vec<Prediction> {
+        let Self { gemm, kernel, .. } = *self;
+        let form = KernelForm::new(gemm, kernel);
+        if kernel.abi().has_tensor_maps() && self.pads_too_much(&form) {
+            return Vec::new();
+        }
+        match kernel.abi() {
+            KernelAbi::WgmmaClusters => self.clusters(&form).iter().map(time).collect(),
+            abi if abi.splits_k() => {
+                let staged = [false, true].into_iter().filter(|staged| {
+                    !staged
+                        || copied(&form, kernel, true) != copied(&form, kernel, false)
+                            && !self.pads_too_much(&form)
+                });
+                staged.flat_map(|staged| self.splits(&form, staged, &time)).collect()
+            }
+            _ => vec![time(&Configuration::new(kernel))],
+        }
+    }
+
+    /// Clusters of several sizes: one for each tile, or as many as run at once (stream-K); with
+    /// the memory of a multiprocessor shared, or for one block.
+    pub(super) fn clusters(&self, form: &KernelForm) -> Vec<Configuration> {
+        let Self { gemm, kernel, multiprocessors, .. } = *self;
+        let tiles = tiles(&form.gemm, kernel);
+        let most = kernel.blocks_per_multiprocessor();
+        let mut all = Vec::new();
+        for splits in CLUSTER_SPLITS.into_iter().filter(|of| *of <= most_splits(gemm, kernel)) {
+            let with = |blocks: u32| Configuration {
+                splits,
+                blocks_per_multiprocessor: (blocks < most).then_some(blocks),
+                ..Configuration::new(kernel)
+            };
+            let mut add = |one: Configuration| {
+                if !all.contains(&one) {
+                    all.push(one);
+                }
+            };
+            [most, 1].into_iter().for_each(|blocks| add(with(blocks)));
+            for [blocks, at_once] in [[most, most], [most, 1], [1, 1]] {
+                let clusters = multiprocessors.saturating_mul(at_once) / splits;
+                if stream_k(&form.gemm, kernel, tiles, splits, clusters) == Some(clusters) {
+                    add(Configuration { clusters: Some(clusters), ..with(blocks) });
+                }
+            }
+        }
+        all
+    }
+
+    /// The splits of K that fill whole waves, and powers of two in between.
+    fn splits(
+        &self,
+        form: &KernelForm,
+        staged: bool,
+        time: &impl Fn(&Configuration) -> Prediction,
+    ) -> Vec<Prediction> {
+        let Self { kernel, resident, multiprocessors, .. } = *self;
+        let plain = Configuration { staged, ..Configuration::new(kernel) };
+        let steps = steps(&form.gemm, kernel).max(1);
+        let tiles = tiles(&form.gemm, kernel).saturating_mul(form.gemm.batch as u64).max(1);
+        let waves = SPLIT_WAVES * resident;
+        let filling = |blocks: u32| u64::from(blocks) * u64::from(multiprocessors) / tiles;
+        let most = filling(waves).min(steps).max(1) as u32;
+        let whole = |splits: u32| whole_splits(steps, splits.min(most)) as u32;
+        let (fewest, short) = match kernel.arithmetic() {
+            Arithmetic::Fma => {
+                let of_length = |length: u32| {
+                    whole((form.gemm.depth() as u32).div_ceil(slices(kernel) * length))
+                };
+                (of_length(LONGEST_SUM), of_length(SHORT_SUM))
+            }
+            _ => (1, 1),
+        };
+        let doubles = (0..u32::BITS).map(|log| 1 << log).take_while(|splits| *splits < most);
+        let filling = (1..=waves).map(|blocks| filling(blocks) as u32);
+        let splits = filling.chain(doubles).chain([short]);
+        let mut splits: Vec<u32> = splits.map(|splits| whole(splits).max(fewest)).collect();
+        splits.sort_unstable();
+        splits.dedup();
+        let times = |splits: &[u32]| -> Vec<Prediction> {
+            splits.iter().map(|splits| time(&Configuration { splits: *splits, ..plain })).collect()
+        };
+        let (with_long_sums, with_short_sums) =
+            splits.split_at(splits.partition_point(|of| *of < short));
+        let mut all = times(with_short_sums);
+        let best = all.iter().map(|one| one.ns).fold(f64::INFINITY, f64::min);
+        let mut long = times(with_long_sums);
+        long.retain(|one| {
+            let doublings =
+                f64::from(short).log2() - f64::from(one.configuration.splits).log2();
+            one.ns * (1.0 + PRICE * doublings) < best
+        });
+        all.extend(long);
+        all
+    }
+
+    /// Whether padded copies of A and B, in f32, would exceed them by much and by more than a
+    /// sixteenth of all matrices.
+    ///
+    /// Copies of a long column pad each element to a row.
+    fn pads_too_much(&self, form: &KernelForm) -> bool {
+        let kernel = self.kernel;
+        if kernel.arithmetic() == Arithmetic::Bits16 {
+            return false;
+        }
+        let is_row = form.are_columns(kernel);
+        let Gemm { m, n, k, lda, ldb, batch, .. } = form.gemm;
+        let has_maps = kernel.abi().has_tensor_maps();
+        let is_reached = [lda, ldb].map(|ld| has_maps && ld.is_multiple_of(QUAD));
+        let [mut elements, mut padding] = [m as u128 * n as u128 * batch as u128, 0];
+        let ([lie_a, lie_b, _], reads) = (form.gemm.shapes(), form.reads(kernel));
+        // Copies of a transpose that the kernel does not read have the other shape.
+        let shapes = [(lie_a, [m, k]), (lie_b, [k, n])].into_iter().zip(reads);
+        let shapes =
+            shapes.map(|((lie, other), reads)| if reads == Reads::Copied { other } else { lie });
+        for (i, [rows, cols]) in shapes.enumerate() {
+            let rows = rows as u128 * batch as u128;
+            elements += rows * cols as u128;
+            if !is_row[i] && !is_reached[i] {
+                padding += rows * u128::from(copy_ld(cols as u64, 4) - cols as u64);
+            }
+        }
+        padding > MAX_PADDING.max(elements / 16)
+    }
+}
+
+/// The thread groups of a block that divide a step along K (slice-K).
+pub(super) fn slices(kernel: &KernelDescriptor) -> u32 {
+    let tile = kernel.tile();
+    (kernel.threads() * tile.tm * tile.tn / (tile.bm * tile.bn)).max(1)
+}

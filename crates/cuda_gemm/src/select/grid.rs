@@ -1,0 +1,260 @@
+//! The geometry of a product's launches: waves of blocks, their steps along K, and bytes.
+
+use kernels_gpu::abi::{KernelAbi, Reads};
+
+use super::copies::copied;
+use crate::plan::{
+    Configuration, Decomposition, KernelForm, MAX_SPLITS, is_aligned, steps, stream_k, tiles,
+};
+
+/// Rows of tiles that run at the same time: see `kernels_gpu`'s raster.
+const RASTER_ROWS: f64 = 8.0;
+
+/// The blocks of one launch, and the product that they compute.
+#[derive(Clone)]
+pub(super) struct Grid {
+    /// Launches, one after the other, of the products of a batch that share none.
+    pub(super) launches: f64,
+    /// Tiles of C, of all products of a launch.
+    pub(super) tiles: f64,
+    /// Waves with as many blocks as are resident, before the last wave.
+    pub(super) full_waves: f64,
+    /// The blocks per multiprocessor of the last wave: one at least.
+    pub(super) last_wave: f64,
+    /// Steps along K of each block.
+    pub(super) steps: f64,
+    /// Tiles of each block, one after the other.
+    pub(super) tiles_per_block: f64,
+    /// Blocks that share a tile by split-K.
+    pub(super) splits: f64,
+    /// Partial sums of a tile that stream-K shares; 0 without.
+    pub(super) stream_k_parts: f64,
+}
+
+/// What a product's grid runs on.
+#[derive(Clone, Copy)]
+pub(super) struct Slots<'a> {
+    pub(super) multiprocessors: u64,
+    /// Blocks that are resident on a multiprocessor.
+    pub(super) resident: u64,
+    /// Clusters of 1 to 8 blocks that run at once, with one block per multiprocessor.
+    pub(super) clusters: &'a [u32; 8],
+}
+
+impl Slots<'_> {
+    /// The groups of `size` blocks that run at once. A cluster lies in one GPC.
+    fn groups(&self, size: u64, is_cluster: bool) -> u64 {
+        let groups = match self.clusters.get(size as usize - 1) {
+            Some(clusters) if is_cluster => u64::from(*clusters) * self.resident,
+            _ => self.multiprocessors * self.resident / size,
+        };
+        groups.max(1)
+    }
+}
+
+impl Grid {
+    pub(super) fn new(form: &KernelForm, configuration: &Configuration, slots: Slots<'_>) -> Self {
+        let Configuration { kernel, splits, clusters, .. } = *configuration;
+        let gemm = &form.gemm;
+        let batch = gemm.batch as u64;
+        let (products, launches) =
+            if kernel.abi().has_batches() { (batch, 1) } else { (1, batch) };
+        let tiles = tiles(gemm, kernel).saturating_mul(products).max(1);
+        let steps = steps(gemm, kernel).max(1);
+        let mut grid = Self {
+            launches: launches as f64,
+            tiles: tiles as f64,
+            full_waves: 0.0,
+            last_wave: 1.0,
+            steps: steps as f64,
+            tiles_per_block: 1.0,
+            splits: 1.0,
+            stream_k_parts: 0.0,
+        };
+        match kernel.abi() {
+            KernelAbi::StreamK => grid.persistent_stream_k(tiles, steps, slots),
+            _ if kernel.is_persistent() => {
+                let rounds = tiles.div_ceil(slots.multiprocessors);
+                grid.tiles_per_block = rounds as f64;
+                grid.steps = (rounds * steps) as f64;
+            }
+            KernelAbi::WgmmaClusters => {
+                let splits = u64::from(splits);
+                let asked = clusters.and_then(|asked| {
+                    stream_k(gemm, kernel, tiles / batch, splits as u32, asked)
+                });
+                grid.splits = splits as f64;
+                match asked.map(u64::from) {
+                    None => {
+                        grid.steps = steps.div_ceil(splits) as f64;
+                        grid.waves(tiles, splits, true, slots);
+                    }
+                    Some(clusters) => {
+                        grid.steps = (tiles as f64) * (steps as f64) / (clusters * splits) as f64;
+                        let is_shared = !tiles.is_multiple_of(clusters);
+                        let begun = u64::from(tiles > 1 && is_shared);
+                        grid.tiles_per_block = (tiles.div_ceil(clusters) + begun) as f64;
+                        if is_shared {
+                            grid.stream_k_parts = (clusters.div_ceil(tiles) + 1) as f64;
+                        }
+                        grid.waves(clusters, splits, true, slots);
+                    }
+                }
+            }
+            _ => {
+                let splits = whole_splits(steps, splits);
+                grid.splits = splits as f64;
+                grid.steps = steps.div_ceil(splits) as f64;
+                grid.waves(tiles.saturating_mul(splits), 1, false, slots);
+            }
+        }
+        grid
+    }
+
+    /// Waves of groups of blocks.
+    fn waves(&mut self, groups: u64, size: u64, is_cluster: bool, slots: Slots<'_>) {
+        let at_once = slots.groups(size, is_cluster);
+        let full = groups.div_ceil(at_once) - 1;
+        let last = (groups - full * at_once) * size;
+        self.full_waves = full as f64;
+        self.last_wave = last.div_ceil(slots.multiprocessors).clamp(1, slots.resident) as f64;
+    }
+
+    /// Persistent blocks whose first tiles are shared.
+    fn persistent_stream_k(&mut self, tiles: u64, steps: u64, slots: Slots<'_>) {
+        // More tiles come out even, or nearly.
+        let [tiles, steps, multiprocessors] =
+            [tiles, steps, slots.multiprocessors].map(|count| count.min(i32::MAX as u64) as u32);
+        let decomposition = Decomposition::new(tiles, steps, multiprocessors);
+        let Decomposition { blocks, stream_k_tiles } = decomposition;
+        let blocks = blocks.max(1);
+        self.steps = decomposition.longest(tiles, steps) as f64;
+        let whole = (tiles - stream_k_tiles).div_ceil(blocks);
+        let (shared, parts) = match stream_k_tiles {
+            0 => (0, 0),
+            _ if tiles > blocks => (stream_k_tiles.div_ceil(blocks) + 1, 2),
+            _ => (1, blocks.div_ceil(tiles) + 1),
+        };
+        self.tiles_per_block = f64::from(whole + shared);
+        self.stream_k_parts = f64::from(parts);
+    }
+
+    /// All waves, each once for each tile of a block.
+    pub(super) fn rounds(&self) -> f64 {
+        self.tiles_per_block * (self.full_waves + 1.0)
+    }
+}
+
+/// The splits that have steps, if each has equally many.
+pub(super) fn whole_splits(steps: u64, splits: u32) -> u64 {
+    let per_split = steps.div_ceil(u64::from(splits.clamp(1, MAX_SPLITS))).max(1);
+    steps.div_ceil(per_split).max(1)
+}
+
+/// The tiles at the lower and right edges of C.
+pub(super) struct Edges {
+    /// The larger part of such a tile's rows or columns that is out of bounds.
+    pub(super) outside: f64,
+    /// Such tiles, relative to all.
+    pub(super) share: f64,
+}
+
+impl Edges {
+    pub(super) fn new(form: &KernelForm, configuration: &Configuration) -> Self {
+        let tile = configuration.kernel.tile();
+        let along = |size: usize, tile: u32| {
+            let tiles = size.div_ceil(tile as usize).max(1);
+            let outside = 1.0 - size as f64 / (tiles * tile as usize) as f64;
+            // Of the last tile alone.
+            (outside * tiles as f64, if outside > 0.0 { 1.0 / tiles as f64 } else { 0.0 })
+        };
+        let (rows, of_rows) = along(form.gemm.m, tile.bm);
+        let (cols, of_cols) = along(form.gemm.n, tile.bn);
+        let share = 1.0 - (1.0 - of_rows) * (1.0 - of_cols);
+        Self { outside: rows.max(cols), share }
+    }
+}
+
+/// Bytes of a launch that device memory delivers or takes.
+#[derive(Clone)]
+pub(super) struct Bytes {
+    /// A and B.
+    pub(super) inputs: f64,
+    /// C, an old C and a residual.
+    pub(super) outputs: f64,
+    /// A and B of all launches that are copied first.
+    pub(super) staged: f64,
+}
+
+impl Bytes {
+    /// `at_once` is the number of tiles that run at the same time.
+    pub(super) fn new(
+        form: &KernelForm,
+        configuration: &Configuration,
+        grid: &Grid,
+        at_once: f64,
+        l2_bytes: f64,
+    ) -> Self {
+        let Configuration { kernel, clusters, staged, .. } = *configuration;
+        let gemm = &form.gemm;
+        let tile = kernel.tile();
+        let [m, n, k, batch] =
+            [gemm.m, gemm.n, gemm.depth(), gemm.batch].map(|size| size as f64);
+        let element = gemm.compute.element().bytes() as f64;
+        // Products that share an operand read it once.
+        let is_shared = |stride: usize| gemm.batch > 1 && stride == 0 && !gemm.pointers;
+        let count = |stride: usize| if is_shared(stride) { 1.0 } else { batch };
+        let operands = [(m * k, gemm.stride_a), (k * n, gemm.stride_b)]
+            .map(|(elements, stride)| element * elements * count(stride));
+        let once = operands.iter().sum::<f64>() / grid.launches;
+        let mut inputs = once;
+        if once > l2_bytes {
+            let per_tile = match clusters {
+                // Clusters are at different places along K, and share nothing.
+                Some(_) => f64::from(tile.bm).min(m) + f64::from(tile.bn).min(n),
+                None => {
+                    let tiles = |size: f64, tile: u32| (size / f64::from(tile)).ceil();
+                    let rows = tiles(m, tile.bm).min(RASTER_ROWS);
+                    let cols = (at_once / rows).clamp(1.0, tiles(n, tile.bn).max(1.0));
+                    f64::from(tile.bm) / cols + f64::from(tile.bn) / rows
+                }
+            };
+            inputs = once.max(element * k * grid.tiles * per_tile);
+        }
+        let c = gemm.output.bytes() as f64;
+        let touched = if gemm.beta == 0.0 && !gemm.factors_on_device { c } else { 2.0 * c };
+        let residual = if gemm.epilogue.residual { 4.0 } else { 0.0 };
+        let outputs = (touched + residual) * m * n * batch / grid.launches;
+        let is_copied = copied(form, kernel, staged);
+        let staged = operands.iter().zip(is_copied).map(|(bytes, is)| if is { *bytes } else { 0.0 });
+        Self { inputs, outputs, staged: if k == 0.0 { 0.0 } else { staged.sum() } }
+    }
+}
+
+/// What the alignment of a product's matrices costs a kernel.
+#[derive(Clone)]
+pub(super) struct Alignment {
+    /// Whether the first entry point serves.
+    pub(super) is_aligned: bool,
+    /// Whether rows of C do not begin on 16 bytes.
+    pub(super) is_c_misaligned: bool,
+    /// Whether the threads read an A or B whose rows do not begin on 16 bytes.
+    pub(super) is_operand_misaligned: bool,
+}
+
+impl Alignment {
+    pub(super) fn new(form: &KernelForm, configuration: &Configuration) -> Self {
+        let Configuration { kernel, staged, .. } = *configuration;
+        let is_copied = copied(form, kernel, staged);
+        let [a, b, c] = form.gemm.rows_begin_on_16_bytes();
+        let reads = form.reads(kernel);
+        let is_misaligned = |i: usize| {
+            reads[i] == Reads::Anywhere && !is_copied[i] && ![a, b][i] && kernel.unaligned().is_none()
+        };
+        Self {
+            is_aligned: is_aligned(kernel, form, [0; 3], is_copied),
+            is_c_misaligned: !c,
+            is_operand_misaligned: is_misaligned(0) || is_misaligned(1),
+        }
+    }
+}

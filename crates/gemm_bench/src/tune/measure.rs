@@ -1,0 +1,467 @@
+//! The full tuning: what all kernels of a device cost, from samples.
+
+use cuda_gemm::kernels::abi::{KernelAbi, KernelDescriptor, Reads};
+use cuda_gemm::kernels::{self, LADDER};
+use cuda_gemm::select::model::Features;
+use cuda_gemm::select::table::{Costs, DeviceCosts, EntryCosts, Measured};
+use cuda_gemm::select::Model;
+use cuda_gemm::{Configuration, Device, Gemm, Kernel, Table, find_kernel};
+
+use super::context::{BenchmarkContext, check, operands, reference};
+use super::fit::fit;
+use super::pool::OperandPool;
+use super::samples::{Limits, Sample, Sampler, products};
+use super::tuner::{Progress, Tuner};
+use crate::buffers::L2;
+use crate::error::Error;
+use crate::job::Job;
+use crate::shape::Draw;
+
+/// Rungs with one launch per product that may be faster than the families' tiles.
+const RUNGS: [&str; 2] = ["warptile", "async_copy"];
+
+/// The kernels of a trial.
+const TRIAL: [&str; 3] = ["async_copy", "tile_32x32", "tile_4x128"];
+
+/// More blocks per multiprocessor are not told apart.
+const MAX_RESIDENT: u32 = 16;
+
+/// Configurations that must be right before a kernel is timed: splits, and whether A and B are
+/// copied first.
+const CHECKED: [(u32, bool); 3] = [(1, false), (3, false), (1, true)];
+
+/// The seed of the samples.
+const SEED: u64 = 1;
+
+/// The initial values of the fit, for a kernel of which nothing is known.
+const INITIAL: EntryCosts = EntryCosts {
+    resident: 1,
+    step_ns: 300.0,
+    shared_step_ns: 150.0,
+    block_ns: 1000.0,
+    store_ns: 500.0,
+    next_tile: 0.6,
+    reduction_ns: 1000.0,
+    partial_ns: 100.0,
+    out_of_bounds: 0.3,
+    misaligned_c: 0.3,
+    misaligned_operand: 0.2,
+};
+
+/// The growth that an epilogue has before it is fitted.
+const EPILOGUE: f64 = 0.5;
+
+/// The launches of which staging consists, before it is fitted.
+const STAGING_LAUNCHES: f64 = 1.6;
+
+/// How much [`Tuner::run`] measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// All kernels, with samples that take some minutes.
+    Full,
+    /// A few kernels and tiny samples, to see that it works.
+    Trial,
+}
+
+/// The sizes of a tuning.
+struct Size {
+    /// Samples of each kernel.
+    of_kernel: usize,
+    /// Products whose kernels are all timed, in each precision.
+    products: usize,
+    limits: Limits,
+}
+
+impl Size {
+    fn new(effort: Effort, multiprocessors: u32) -> Self {
+        match effort {
+            Effort::Full => Self {
+                of_kernel: 56,
+                products: 100,
+                limits: Limits { multiprocessors, flops: 1e12, bytes: 96 << 20 },
+            },
+            Effort::Trial => Self {
+                of_kernel: 4,
+                products: 4,
+                limits: Limits { multiprocessors: 1, flops: 1e6, bytes: 1 << 20 },
+            },
+        }
+    }
+
+    /// Products may be larger than a kernel's own samples.
+    fn of_products(&self) -> Limits {
+        let Limits { flops, bytes, .. } = self.limits;
+        Limits { flops: 10.0 * flops, bytes: 6 * bytes, ..self.limits }
+    }
+}
+
+/// What came of a full tuning, from [`Tuner::run`].
+pub struct Calibration {
+    /// The table, without products that were measured themselves.
+    pub table: Table,
+    /// The times that the costs were fitted to.
+    pub samples: Vec<Sample>,
+    /// The median factor by which predictions of these are off.
+    pub error: f64,
+    /// How many kernels were wrong.
+    pub wrong: usize,
+    /// GFLOP/s of FMAs before and after, which say how clocks drift; `None` on the software device.
+    pub ffma_gflops: Option<[f64; 2]>,
+}
+
+impl Tuner {
+    /// Measures what all kernels cost, for a new table. An error of `report` ends it.
+    ///
+    /// Each kernel is checked first. Its costs follow from [samples](Calibration::samples) by least
+    /// squares.
+    ///
+    /// # Errors
+    ///
+    /// - the error of `report`
+    /// - [`Error::NothingMeasured`] if no kernel runs and is right
+    /// - a fault of a kernel, or [`cuda_gemm::Error::Driver`]
+    pub fn run<E: From<Error>>(
+        &self,
+        effort: Effort,
+        mut report: impl FnMut(Progress<'_>) -> Result<(), E>,
+    ) -> Result<Calibration, E> {
+        let context = &self.context;
+        let before = context.ffma_gflops()?;
+        let size = Size::new(effort, context.multiprocessors());
+        let mut measured = Measured::now(&context.device).map_err(Error::from)?;
+        let mut device = device_costs(context)?;
+
+        let all = kernels(effort, &context.device)?;
+        let drawn = products(size.products, SEED, size.of_products());
+        let total = 2 * all.len() + drawn.len();
+        let (mut done, mut wrong) = (0, 0);
+        let mut initial = Vec::new();
+        for kernel in &all {
+            report(Progress::Step { done, total })?;
+            done += 1;
+            let Some(costs) = initial_costs(&context.device, kernel)? else {
+                report(Progress::DoesNotRun(kernel))?;
+                continue;
+            };
+            let loaded = context.device.kernel(kernel).map_err(Error::from)?;
+            if let Some(mistake) = mistake(context, &loaded)? {
+                wrong += 1;
+                report(Progress::WrongKernel { kernel, mistake: &mistake })?;
+                continue;
+            }
+            measured.add(kernel);
+            initial.push(costs);
+        }
+        if initial.is_empty() {
+            return Err(Error::NothingMeasured { count: all.len() }.into());
+        }
+        let table = |device: DeviceCosts, kernels: Vec<Costs>| {
+            Table::new(measured.clone(), device, kernels, Vec::new()).map_err(Error::from)
+        };
+        let first = table(device, initial)?;
+        let auto = context.device.auto_by(&first).map_err(Error::from)?;
+        let mut sampler = Sampler {
+            context,
+            auto: &auto,
+            pool: &mut OperandPool::for_products(&context.device, size.of_products().bytes)?,
+            limits: size.limits,
+            draw: Draw::new(SEED),
+        };
+        let mut samples = Vec::new();
+        for costs in first.kernels() {
+            report(Progress::Step { done, total })?;
+            done += 1;
+            samples.extend(sampler.of_kernel(costs, size.of_kernel)?);
+        }
+        sampler.limits = size.of_products();
+        for gemm in &drawn {
+            report(Progress::Step { done, total })?;
+            done += 1;
+            samples.extend(sampler.of_product(gemm)?);
+        }
+
+        // Staging and epilogues are fitted with the kernels' costs, and these with them.
+        let mut kernels = first.kernels().to_vec();
+        for _ in 0..2 {
+            kernels = fitted(&table(device, first.kernels().to_vec())?, &samples);
+            device = fitted_device(&table(device, kernels.clone())?, &samples);
+        }
+        let table = table(device, kernels)?;
+        let errors = errors(&table, &samples);
+        for costs in table.kernels() {
+            let own = errors.iter().filter(|(name, _)| *name == costs.kernel.name());
+            let own: Vec<f64> = own.map(|(_, error)| *error).collect();
+            let (samples, error) = (own.len(), median(own));
+            report(Progress::Kernel { costs, samples, error, table: &table })?;
+        }
+        let error = median(errors.into_iter().map(|(_, error)| error).collect());
+        let after = context.ffma_gflops()?;
+        let ffma_gflops = before.zip(after).map(|(before, after)| [before, after]);
+        Ok(Calibration { table, samples, error, wrong, ffma_gflops })
+    }
+}
+
+/// The kernels that are measured: all that `auto` may choose.
+fn kernels(effort: Effort, device: &Device) -> Result<Vec<&'static KernelDescriptor>, Error> {
+    let named = |names: &[&str]| -> Result<Vec<_>, Error> {
+        names.iter().map(|name| Ok(find_kernel(name)?)).collect()
+    };
+    if effort == Effort::Trial {
+        let mut trial = named(&TRIAL)?;
+        if device.info().capability == (9, 0) {
+            trial.extend(named(&["tf32_split_16x128", "tf32x3_64x64", "wgmma_split_64x16"])?);
+        }
+        return Ok(trial);
+    }
+    let streaming = LADDER.iter().filter(|descriptor| descriptor.abi() == KernelAbi::StreamK);
+    let mut all: Vec<_> = streaming.copied().collect();
+    all.extend(named(&RUNGS)?);
+    let families = kernels::kernels().filter(|kernel| {
+        let is_rung = LADDER.iter().any(|rung| rung.name() == kernel.name());
+        !is_rung && kernel.abi() != KernelAbi::Wgmma
+    });
+    all.extend(families);
+    Ok(all)
+}
+
+/// What launches and memory take.
+fn device_costs(context: &BenchmarkContext) -> Result<DeviceCosts, Error> {
+    let device = &context.device;
+    let naive = device.kernel(find_kernel("naive")?)?;
+    let gemm = Gemm::new(1, 1, 0);
+    let job = super::context::TimedJob { job: Job::Kernel(naive.prepare(gemm)?), on: 0 };
+    let mut buffers = [context.buffers(&operands(gemm)?, L2::Warm)?];
+    let launch_ns = context.nanoseconds(&[job], &mut buffers)?[0].max(1.0);
+    Ok(DeviceCosts {
+        launch_ns,
+        copy_gbytes: context.copy_gbytes()?,
+        staging_ns: STAGING_LAUNCHES * launch_ns,
+        clusters: clusters(context)?,
+        vector: EPILOGUE,
+        activation: EPILOGUE,
+        matrix: EPILOGUE,
+    })
+}
+
+/// Clusters of 1 to 8 blocks that run at once, with one block per multiprocessor.
+fn clusters(context: &BenchmarkContext) -> Result<[u32; 8], Error> {
+    let multiprocessors = context.multiprocessors();
+    let even = [1, 2, 3, 4, 5, 6, 7, 8].map(|size| (multiprocessors / size).max(1));
+    let device = &context.device;
+    let is_for = |kernel: &&KernelDescriptor| {
+        kernel.abi() == KernelAbi::WgmmaClusters && kernel.blocks_per_multiprocessor() == 1
+    };
+    let Some(kernel) = kernels::kernels().find(is_for) else { return Ok(even) };
+    if device.is_soft() || device.info().capability != (9, 0) {
+        return Ok(even);
+    }
+    let mut clusters = even;
+    for (count, size) in clusters.iter_mut().zip(1..) {
+        *count = device.active_clusters(kernel, size)?.max(1);
+    }
+    Ok(clusters)
+}
+
+/// The costs of a kernel before they are fitted; `None` if it cannot run.
+fn initial_costs(
+    device: &Device,
+    kernel: &'static KernelDescriptor,
+) -> Result<Option<Costs>, Error> {
+    let resident = device.resident_blocks(kernel, false)?;
+    if resident == 0 {
+        return Ok(None);
+    }
+    let entry = |resident: u32| EntryCosts { resident: resident.clamp(1, MAX_RESIDENT), ..INITIAL };
+    let unaligned = match kernel.unaligned() {
+        Some(_) => Some(entry(device.resident_blocks(kernel, true)?)),
+        None => None,
+    };
+    let aligned = without_unused(kernel, entry(resident));
+    let unaligned = unaligned.map(|costs| without_unused(kernel, costs));
+    Ok(Some(Costs { kernel, aligned, unaligned }))
+}
+
+/// The costs without those of what the kernel never does.
+fn without_unused(kernel: &KernelDescriptor, costs: EntryCosts) -> EntryCosts {
+    let is_persistent = kernel.is_persistent();
+    let reduces = kernel.abi().splits_k() || kernel.abi() == KernelAbi::StreamK;
+    let reads_anywhere = [false, true].into_iter().any(|is_b| {
+        kernel.unaligned().is_none() && kernel.reads(is_b, false) == Reads::Anywhere
+    });
+    let only = |is_used: bool, value: f64| if is_used { value } else { 0.0 };
+    EntryCosts {
+        shared_step_ns: only(costs.resident > 1, costs.shared_step_ns),
+        next_tile: if is_persistent { costs.next_tile } else { 1.0 },
+        reduction_ns: only(reduces, costs.reduction_ns),
+        partial_ns: only(reduces, costs.partial_ns),
+        misaligned_operand: only(reads_anywhere, costs.misaligned_operand),
+        ..costs
+    }
+}
+
+/// Why a kernel is wrong, if it is: whole tiles and edges, both entry points, with splits.
+fn mistake(context: &BenchmarkContext, kernel: &Kernel) -> Result<Option<String>, Error> {
+    let descriptor = kernel.descriptor();
+    let tile = descriptor.tile();
+    let [bm, bn, bk] = [tile.bm, tile.bn, tile.bk].map(|size| size as usize);
+    let compute = cuda_gemm::Compute::of_kernel(descriptor);
+    for beyond in [4, 5] {
+        let gemm = Gemm::new(bm + 3, 2 * bn + beyond, 3 * bk + beyond).computed_in(compute);
+        let operands = operands(gemm)?;
+        let reference = reference(&operands)?;
+        let mut buffers = context.buffers(&operands, L2::Warm)?;
+        for (splits, staged) in CHECKED {
+            let is_possible = (splits == 1 || descriptor.abi().splits_k())
+                && (!staged || descriptor.abi() == KernelAbi::SplitK);
+            if !is_possible {
+                continue;
+            }
+            let way = Configuration { splits, staged, ..Configuration::new(descriptor) };
+            let job = Job::Kernel(kernel.plan(gemm).divided(&way).prepare()?);
+            if let Err(reason) = check(&job, &mut buffers, &reference)? {
+                let Gemm { m, n, k, .. } = gemm;
+                return Ok(Some(format!("{m}x{n}x{k}, {way}: {reason}")));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// A cost of an entry point, to be read and set.
+type Field = fn(&mut EntryCosts) -> &mut f64;
+
+/// The costs that are fitted, unless they are 0 or, for `next_tile`, 1.
+const FIELDS: [Field; 10] = [
+    |costs| &mut costs.step_ns,
+    |costs| &mut costs.shared_step_ns,
+    |costs| &mut costs.block_ns,
+    |costs| &mut costs.store_ns,
+    |costs| &mut costs.next_tile,
+    |costs| &mut costs.reduction_ns,
+    |costs| &mut costs.partial_ns,
+    |costs| &mut costs.out_of_bounds,
+    |costs| &mut costs.misaligned_c,
+    |costs| &mut costs.misaligned_operand,
+];
+
+/// A sample of an entry point, with what its prediction depends on.
+struct Fitted<'s> {
+    sample: &'s Sample,
+    features: Features,
+}
+
+impl<'s> Fitted<'s> {
+    /// The samples of a kernel.
+    fn of_kernel(model: &Model, costs: &Costs, samples: &'s [Sample]) -> Vec<Self> {
+        let own = samples
+            .iter()
+            .filter(|sample| sample.configuration.kernel.name() == costs.kernel.name());
+        let fitted = |sample: &'s Sample| {
+            let features = Features::new(model, costs, &sample.gemm, &sample.configuration);
+            Self { sample, features }
+        };
+        own.map(fitted).collect()
+    }
+
+    /// The logarithm of the predicted time over the measured one.
+    fn error(&self, entry: &EntryCosts) -> f64 {
+        (self.features.predict(entry).ns / self.sample.ns).ln()
+    }
+}
+
+/// The kernels' costs, fitted to samples.
+fn fitted(table: &Table, samples: &[Sample]) -> Vec<Costs> {
+    let model = Model::new(table);
+    let kernels = table.kernels().iter().map(|costs| {
+        let own = Fitted::of_kernel(&model, costs, samples);
+        let entry = |is_aligned: bool, initial: EntryCosts| {
+            let own: Vec<_> =
+                own.iter().filter(|one| one.features.is_aligned() == is_aligned).collect();
+            fitted_entry(initial, &own)
+        };
+        let (aligned, unaligned) = match costs.unaligned {
+            Some(unaligned) => (entry(true, costs.aligned), Some(entry(false, unaligned))),
+            None => (fitted_entry(costs.aligned, &own.iter().collect::<Vec<_>>()), None),
+        };
+        Costs { kernel: costs.kernel, aligned, unaligned }
+    });
+    kernels.collect()
+}
+
+fn fitted_entry(initial: EntryCosts, samples: &[&Fitted<'_>]) -> EntryCosts {
+    let mut initial = initial;
+    let is_free = |costs: &mut EntryCosts, field: &Field| {
+        let value = *field(costs);
+        value > 0.0 && value != 1.0
+    };
+    let free: Vec<Field> =
+        FIELDS.into_iter().filter(|field| is_free(&mut initial, field)).collect();
+    let with = |values: &[f64]| {
+        let mut costs = initial;
+        free.iter().zip(values).for_each(|(field, value)| *field(&mut costs) = *value);
+        costs
+    };
+    let start: Vec<f64> = free.iter().map(|field| *field(&mut initial.clone())).collect();
+    let values = fit(&start, |values| {
+        let costs = with(values);
+        samples.iter().map(|one| one.sample.weight * one.error(&costs)).collect()
+    });
+    with(&values.into_iter().map(rounded).collect::<Vec<_>>())
+}
+
+/// Staging and epilogues, fitted to the samples that have them.
+fn fitted_device(table: &Table, samples: &[Sample]) -> DeviceCosts {
+    let model = Model::new(table);
+    let costs = *table.costs();
+    let with = |values: &[f64]| DeviceCosts {
+        staging_ns: values[0],
+        vector: values[1],
+        activation: values[2],
+        matrix: values[3],
+        ..costs
+    };
+    let of_kernels = table.kernels().iter().map(|kernel| {
+        let mut own = Fitted::of_kernel(&model, kernel, samples);
+        own.retain(|one| {
+            let gemm = &one.sample.gemm;
+            one.features.is_staged() || !gemm.epilogue.is_none() || gemm.beta != 0.0
+        });
+        (kernel, own)
+    });
+    let of_kernels: Vec<_> = of_kernels.collect();
+    let start = [costs.staging_ns, costs.vector, costs.activation, costs.matrix];
+    let values = fit(&start, |values| {
+        let device = with(values);
+        let error = |kernel: &Costs, one: &Fitted<'_>| {
+            let features = one.features.clone().with_device(device);
+            let entry = kernel.unaligned.as_ref().filter(|_| !features.is_aligned());
+            let ns = features.predict(entry.unwrap_or(&kernel.aligned)).ns;
+            one.sample.weight * (ns / one.sample.ns).ln()
+        };
+        of_kernels
+            .iter()
+            .flat_map(|(kernel, own)| own.iter().map(|one| error(kernel, one)))
+            .collect()
+    });
+    with(&values.into_iter().map(rounded).collect::<Vec<_>>())
+}
+
+/// Three significant digits: times are no more exact.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.2e}").parse().unwrap_or(value)
+}
+
+/// The factors, at least 1, by which predictions are off, with the kernels' names.
+fn errors(table: &Table, samples: &[Sample]) -> Vec<(&'static str, f64)> {
+    let model = Model::new(table);
+    let error = |sample: &Sample| {
+        let ns = model.time(&sample.gemm, &sample.configuration)?.ns;
+        Some((sample.configuration.kernel.name(), (ns / sample.ns).max(sample.ns / ns)))
+    };
+    samples.iter().filter_map(error).collect()
+}
+
+/// The median, or 1 of none.
+fn median(values: Vec<f64>) -> f64 {
+    if values.is_empty() { 1.0 } else { crate::stats::median(&values) }
+}

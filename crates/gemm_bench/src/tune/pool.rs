@@ -1,0 +1,212 @@
+//! Operands for many different products, without a copy from the host for each.
+//!
+//! A launch gets the next part of a large buffer, so that it does not find its operands in the L2
+//! cache. Inputs are random numbers, in f32 as in 16 bits: equal bits would take less power.
+
+use cuda_gemm::{
+    Device, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Element, Extras, Gemm, Matrix,
+    OperandMut, OperandRef, Plan, Stream, bf16, f16,
+};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+use crate::error::Error;
+
+/// The alignment of each operand, in bytes.
+const ALIGNMENT: u64 = 256;
+
+/// Different random words; longer buffers repeat them.
+const WORDS: usize = 1 << 22;
+
+/// The multiple of the L2 cache that a buffer has beside a product.
+const TURNOVER: u64 = 3;
+
+/// Buffers of random numbers, and for results.
+pub struct OperandPool {
+    inputs: Buffer,
+    outputs: Buffer,
+    stream: Stream,
+}
+
+struct Buffer {
+    memory: DeviceMatrix<f32>,
+    /// Where the next operand begins, in bytes.
+    next: u64,
+}
+
+impl Buffer {
+    fn bytes(&self) -> u64 {
+        4 * (self.memory.rows() * self.memory.cols()) as u64
+    }
+
+    /// The address of the next operand.
+    fn take(&mut self, bytes: u64) -> u64 {
+        if self.next + bytes > self.bytes() {
+            self.next = 0;
+        }
+        let address = self.memory.address() + self.next;
+        self.next = (self.next + bytes).next_multiple_of(ALIGNMENT);
+        address
+    }
+}
+
+/// A 16-bit number from -1 to 1 as `bf16`, and finite as `f16`.
+fn random(rng: &mut ChaCha8Rng) -> u32 {
+    let bits = rng.next_u32();
+    // Exponents of 1/16 to 1.
+    (bits & 0x8000) | (0x3d80 + bits % 0x0200)
+}
+
+impl OperandPool {
+    /// Two buffers for products of up to this many bytes, with a cold L2 cache.
+    ///
+    /// They are at most a quarter of the free memory each.
+    pub fn for_products(device: &Device, largest: u128) -> Result<Self, Error> {
+        // The software device has no L2 cache.
+        let l2_bytes = if device.is_soft() { 0 } else { device.info().l2_bytes };
+        let wanted = largest + 2 * ALIGNMENT_OF_ALL + u128::from(TURNOVER * l2_bytes);
+        let words = (wanted / 4).min(u128::from(device.free_memory()? / 16)) as usize;
+        let (rows, cols) = (words.div_ceil(WORDS), words.clamp(1, WORDS));
+        let mut rng = ChaCha8Rng::seed_from_u64(0);
+        let random: Vec<f32> = (0..cols)
+            .map(|_| f32::from_bits(random(&mut rng) << 16 | random(&mut rng)))
+            .collect();
+        let random = Matrix::from_vec(1, cols, random);
+        let shape = [rows.max(1), cols];
+        let mut inputs = DeviceMatrix::<f32>::zeros(device, shape)?;
+        for row in 0..shape[0] {
+            inputs.submatrix_mut(row..row + 1, 0..cols)?.upload(&random)?;
+        }
+        let outputs = DeviceMatrix::zeros(device, shape)?;
+        Ok(Self {
+            inputs: Buffer { memory: inputs, next: 0 },
+            outputs: Buffer { memory: outputs, next: 0 },
+            stream: device.stream(),
+        })
+    }
+
+    /// Whether a product's operands fit.
+    pub fn has_room(&self, gemm: &Gemm) -> bool {
+        let [_, _, [rows, cols]] = gemm.shapes();
+        let residual = match gemm.epilogue.residual {
+            true => bytes(gemm, Element::F32, [rows, cols], gemm.ldc),
+            false => 0,
+        };
+        let needed = gemm.bytes() + u128::from(residual) + ALIGNMENT_OF_ALL;
+        needed <= u128::from(self.inputs.bytes())
+    }
+
+    /// Enqueues a product with the next operands.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Plan::run_with`]. The product must have [room](OperandPool::has_room).
+    pub fn enqueue(&mut self, plan: &Plan<'_>) -> Result<(), Error> {
+        let gemm = *plan.gemm();
+        assert!(self.has_room(&gemm), "operands do not fit");
+        let input = gemm.compute.element();
+        let [shape_a, shape_b, shape_c] = gemm.shapes();
+        let [a, b] = [(shape_a, gemm.lda), (shape_b, gemm.ldb)]
+            .map(|(shape, ld)| (self.inputs.take(bytes(&gemm, input, shape, ld)), shape, ld));
+        let c = self.outputs.take(bytes(&gemm, gemm.output, shape_c, gemm.ldc));
+        let [_, cols] = shape_c;
+        let bias = gemm.epilogue.bias.map(|_| self.inputs.take(4 * cols as u64));
+        let residual = gemm.epilogue.residual.then(|| {
+            self.inputs.take(bytes(&gemm, Element::F32, shape_c, gemm.ldc))
+        });
+        let stream = &self.stream;
+        let operand = |(address, shape, ld), element, trans| {
+            // SAFETY: the pool has these bytes, which are initialised, and lives as long as the
+            // stream's work with them: freeing memory waits.
+            let view = unsafe { matrix(stream, element, address, stacked(&gemm, shape), ld) }?;
+            let view = if gemm.batch > 1 { view.batch(gemm.batch)? } else { view };
+            Ok::<_, Error>(if trans { view.t() } else { view })
+        };
+        let a = operand(a, input, gemm.trans_a)?;
+        let b = operand(b, input, gemm.trans_b)?;
+        // SAFETY: as above, and no other operand is in this buffer.
+        let c = unsafe { matrix_mut(stream, gemm.output, c, stacked(&gemm, shape_c), gemm.ldc) }?;
+        let c = if gemm.batch > 1 { c.batch(gemm.batch)? } else { c };
+        let mut extras = Extras::new();
+        if let Some(address) = bias {
+            // SAFETY: as for A.
+            let bias =
+                unsafe { DeviceMatrixRef::from_address(stream, address, [1, cols], cols) };
+            extras = extras.bias(bias?);
+        }
+        if let Some(address) = residual {
+            let shape = stacked(&gemm, shape_c);
+            // SAFETY: as for A.
+            let residual =
+                unsafe { DeviceMatrixRef::from_address(stream, address, shape, gemm.ldc) }?;
+            let residual =
+                if gemm.batch > 1 { residual.batch(gemm.batch)? } else { residual };
+            extras = extras.residual(residual);
+        }
+        Ok(plan.run_with(a, b, c, extras)?)
+    }
+}
+
+/// The most that the alignment of operands adds.
+const ALIGNMENT_OF_ALL: u128 = 8 * ALIGNMENT as u128;
+
+/// The rows of all products, one below the other.
+fn stacked(gemm: &Gemm, [rows, cols]: [usize; 2]) -> [usize; 2] {
+    [gemm.batch * rows, cols]
+}
+
+fn bytes(gemm: &Gemm, element: Element, [rows, _]: [usize; 2], ld: usize) -> u64 {
+    (element.bytes() * gemm.batch * rows * ld) as u64
+}
+
+/// # Safety
+///
+/// The contract of [`DeviceMatrixRef::from_address`].
+unsafe fn matrix(
+    stream: &Stream,
+    element: Element,
+    address: u64,
+    shape: [usize; 2],
+    ld: usize,
+) -> Result<OperandRef<'_>, Error> {
+    // SAFETY: the caller's contract.
+    Ok(unsafe {
+        match element {
+            Element::F32 => {
+                DeviceMatrixRef::<f32>::from_address(stream, address, shape, ld)?.into()
+            }
+            Element::Bf16 => {
+                DeviceMatrixRef::<bf16>::from_address(stream, address, shape, ld)?.into()
+            }
+            Element::F16 => {
+                DeviceMatrixRef::<f16>::from_address(stream, address, shape, ld)?.into()
+            }
+        }
+    })
+}
+
+/// # Safety
+///
+/// The contract of [`DeviceMatrixMut::from_address`].
+unsafe fn matrix_mut(
+    stream: &Stream,
+    element: Element,
+    address: u64,
+    shape: [usize; 2],
+    ld: usize,
+) -> Result<OperandMut<'_>, Error> {
+    // SAFETY: the caller's contract.
+    Ok(unsafe {
+        match element {
+            Element::F32 => {
+                DeviceMatrixMut::<f32>::from_address(stream, address, shape, ld)?.into()
+            }
+            Element::Bf16 => {
+                DeviceMatrixMut::<bf16>::from_address(stream, address, shape, ld)?.into()
+            }
+            Element::F16 => {
+                DeviceMatrixMut::<f16>::from_address(stream, address, shape, ld)?.into()
+            }
+        }
+    })
+}

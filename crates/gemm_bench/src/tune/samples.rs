@@ -1,0 +1,272 @@
+//! Samples: the times of products that are drawn at random, from which costs follow.
+//!
+//! There are two kinds. Those of a kernel spread over what it can do: few and many tiles, short and
+//! long K, whole tiles and edges, both entry points, all layouts. Those of a product show all
+//! kernels that may be its choice. Neither is a list that somebody chose.
+
+use cuda_gemm::kernels::abi::{Arithmetic, KernelDescriptor};
+use cuda_gemm::select::Model;
+use cuda_gemm::select::table::Costs;
+use cuda_gemm::{
+    Activation, Auto, Axis, Compute, Configuration, Element, Epilogue, Error as GemmError,
+    Gemm, Plan,
+};
+
+use super::context::BenchmarkContext;
+use super::pool::OperandPool;
+use super::validation::Class;
+use crate::batch::Policy;
+use crate::error::Error;
+use crate::shape::{Draw, Shape};
+use crate::stats;
+
+/// The most time that a sample should take at a high rate of work, in microseconds.
+const LONGEST_US: f64 = 1000.0;
+
+/// The most tiles of a kernel's samples, for each multiprocessor.
+const TILES: usize = 10;
+
+/// The most steps along K of a kernel's samples.
+const STEPS: usize = 512;
+
+/// The most products of a batch.
+const BATCH: usize = 64;
+
+/// A configuration of a product has no sample if its kernel covers this many times the product.
+const WASTE: f64 = 64.0;
+
+/// Configurations of each kernel that are timed for a product.
+const PER_KERNEL: usize = 9;
+
+/// The weight of a kernel's own sample, and of one of a product: near the fastest time, and up to
+/// [`FAR`] times that.
+const OWN: f64 = 0.6;
+const NEAR: (f64, f64) = (1.6, 1.0);
+const FAR: (f64, f64) = (3.0, 0.3);
+
+/// The policies for samples of a kernel and of a product.
+const OF_KERNEL: Policy =
+    Policy { samples: 5, sample_ms: 0.4, warmup_ms: 20.0, slowest: f64::INFINITY };
+const OF_PRODUCT: Policy = Policy { samples: 4, sample_ms: 0.3, warmup_ms: 10.0, slowest: 2.5 };
+
+/// A product that was timed with a kernel.
+pub struct Sample {
+    /// The product.
+    pub gemm: Gemm,
+    /// The kernel, and how it was launched.
+    pub configuration: Configuration,
+    /// The median of the times, in nanoseconds.
+    pub ns: f64,
+    /// How much it counts when costs are fitted.
+    pub weight: f64,
+}
+
+/// The sizes of samples.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    pub multiprocessors: u32,
+    /// The most operations.
+    pub flops: f64,
+    /// The most bytes of the operands.
+    pub bytes: u128,
+}
+
+impl Limits {
+    /// The limits for samples of a kernel.
+    fn suits(&self, gemm: &Gemm, kernel: &KernelDescriptor) -> bool {
+        let us = gemm.flops() / flop_per_us(kernel);
+        us <= LONGEST_US
+            && gemm.flops() <= self.flops
+            && gemm.bytes() <= self.bytes
+            && gemm.validate().is_ok()
+            && gemm.suits(kernel)
+    }
+}
+
+/// About the most operations in a microsecond on a large GPU, so that samples are not too long.
+fn flop_per_us(kernel: &KernelDescriptor) -> f64 {
+    match kernel.arithmetic() {
+        Arithmetic::Fma => 4e7,
+        Arithmetic::Tf32x3 => 8e7,
+        Arithmetic::Tf32 => 2.5e8,
+        Arithmetic::Bits16 => 5e8,
+    }
+}
+
+/// Draws a product for a kernel. Every other one of `index` has rows that begin anywhere.
+fn product(kernel: &KernelDescriptor, limits: Limits, draw: &mut Draw, index: usize) -> Gemm {
+    let tile = kernel.tile();
+    let is_misaligned = match kernel.unaligned() {
+        Some(_) => index % 2 == 1,
+        None => index % 4 == 3,
+    };
+    loop {
+        let tiles = draw.log_uniform([1, TILES * limits.multiprocessors as usize]);
+        let rows = draw.log_uniform([1, tiles]);
+        let mut size = |count: usize, tile: u32| {
+            let tile = tile as usize;
+            let outside = if draw.coin() { draw.below(tile) } else { 0 };
+            let size = count * tile - outside;
+            if is_misaligned || tile < 8 { size } else { size.next_multiple_of(8) }
+        };
+        let (mut m, mut n) = (size(rows, tile.bm), size((tiles / rows).max(1), tile.bn));
+        let mut k = draw.log_uniform([1, STEPS]) * tile.bk as usize;
+        if is_misaligned {
+            k = k.saturating_sub(1 + draw.below(3)).max(1);
+            n = (n - 1 + n % 2).max(1);
+        } else {
+            k = k.next_multiple_of(8);
+        }
+        let batch = match kernel.abi().has_batches() && draw.below(5) == 0 {
+            true => draw.log_uniform([2, BATCH]),
+            false => 1,
+        };
+        m = (m / batch).max(1);
+        if kernel.transposes_c() && draw.coin() {
+            (m, n) = (n, m);
+        }
+        let compute = Compute::of_kernel(kernel);
+        let (trans_a, trans_b) = (draw.below(4) == 0, draw.coin());
+        let mut gemm = Gemm::new(m, n, k).transposed(trans_a, trans_b).computed_in(compute);
+        if compute.is_16_bits() && draw.coin() {
+            gemm = gemm.stored_as(compute.element());
+        }
+        if index % 8 == 4 && kernel.abi().has_epilogue() {
+            let bias = Epilogue::new().bias(Axis::Column);
+            gemm = match draw.below(4) {
+                0 => gemm.scaled(1.0, 1.0),
+                1 => gemm.then(bias),
+                2 => gemm.then(bias.activation(Activation::GeluTanh)),
+                _ => gemm.then(Epilogue::new().residual()),
+            };
+        }
+        if batch > 1 {
+            gemm = gemm.stacked(batch);
+        }
+        if limits.suits(&gemm, kernel) {
+            return gemm;
+        }
+    }
+}
+
+/// What takes samples.
+pub struct Sampler<'a> {
+    pub context: &'a BenchmarkContext,
+    pub auto: &'a Auto,
+    pub pool: &'a mut OperandPool,
+    pub limits: Limits,
+    pub draw: Draw,
+}
+
+impl Sampler<'_> {
+    /// Times `count` products that are drawn for a kernel.
+    pub fn of_kernel(&mut self, costs: &Costs, count: usize) -> Result<Vec<Sample>, Error> {
+        let mut drawn = Vec::new();
+        for index in 0..count {
+            let gemm = product(costs.kernel, self.limits, &mut self.draw, index);
+            let mut all = configurations(self.auto.model(), &gemm, costs);
+            if all.is_empty() {
+                continue;
+            }
+            // One split in every third sample: whole tiles are what most products have.
+            let at = if self.draw.below(3) == 0 { 0 } else { self.draw.below(all.len()) };
+            drawn.push((gemm, all.swap_remove(at)));
+        }
+        let mut samples = self.time(drawn, OF_KERNEL)?;
+        samples.iter_mut().for_each(|sample| sample.weight = OWN);
+        Ok(samples)
+    }
+
+    /// Times some configurations of all kernels for a product.
+    pub fn of_product(&mut self, gemm: &Gemm) -> Result<Vec<Sample>, Error> {
+        if !self.pool.has_room(gemm) {
+            return Ok(Vec::new());
+        }
+        let model = self.auto.model();
+        let mut drawn = Vec::new();
+        for costs in model.kernels() {
+            let kernel = costs.kernel;
+            let is_wasted = covered(gemm, kernel) > WASTE;
+            if !gemm.compute.is_of(kernel) || !gemm.suits(kernel) || is_wasted {
+                continue;
+            }
+            let mut all = configurations(model, gemm, costs);
+            while all.len() > PER_KERNEL {
+                let at = self.draw.below(all.len());
+                all.swap_remove(at);
+            }
+            drawn.extend(all.into_iter().map(|configuration| (*gemm, configuration)));
+        }
+        let mut samples = self.time(drawn, OF_PRODUCT)?;
+        let fastest = samples.iter().map(|sample| sample.ns).fold(f64::INFINITY, f64::min);
+        for sample in &mut samples {
+            let ratio = sample.ns / fastest;
+            let weight = [NEAR, FAR].into_iter().find(|(limit, _)| ratio < *limit);
+            sample.weight = weight.map_or(0.0, |(_, weight)| weight);
+        }
+        samples.retain(|sample| sample.weight > 0.0);
+        Ok(samples)
+    }
+
+    /// Times all in turn.
+    fn time(
+        &mut self,
+        drawn: Vec<(Gemm, Configuration)>,
+        policy: Policy,
+    ) -> Result<Vec<Sample>, Error> {
+        let mut plans: Vec<Plan<'static>> = Vec::new();
+        let mut samples = Vec::new();
+        for (gemm, configuration) in drawn {
+            let plan = self.auto.plan_by(gemm, &configuration).and_then(|plan| plan.prepare());
+            match plan {
+                Ok(plan) => plans.push(plan),
+                // Copies of A and B may not fit, or a large C has too many tiles.
+                Err(GemmError::DeviceMemory { .. } | GemmError::TooLarge { .. }) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            samples.push(Sample { gemm, configuration, ns: 0.0, weight: 0.0 });
+        }
+        if plans.is_empty() {
+            return Ok(samples);
+        }
+        let times = self.context.time_by(policy, plans.len(), |i| self.pool.enqueue(&plans[i]))?;
+        for (sample, times) in samples.iter_mut().zip(times) {
+            sample.ns = 1e6 * stats::median(&times);
+        }
+        Ok(samples)
+    }
+}
+
+/// All configurations of a kernel for a product.
+fn configurations(model: &Model, gemm: &Gemm, costs: &Costs) -> Vec<Configuration> {
+    let all = model.of_kernel(gemm, costs).into_iter();
+    all.map(|prediction| prediction.configuration).collect()
+}
+
+/// Elements that a kernel's tiles cover, relative to those of C.
+fn covered(gemm: &Gemm, kernel: &KernelDescriptor) -> f64 {
+    let tile = kernel.tile();
+    let along = |size: usize, tile: u32| {
+        size.next_multiple_of(tile as usize) as f64 / size.max(1) as f64
+    };
+    let covered = |rows, cols| along(rows, tile.bm) * along(cols, tile.bn);
+    let direct = covered(gemm.m, gemm.n);
+    if kernel.transposes_c() { direct.min(covered(gemm.n, gemm.m)) } else { direct }
+}
+
+/// Products of all classes in turn, in the precisions of the kernels.
+pub fn products(count: usize, seed: u64, limits: Limits) -> Vec<Gemm> {
+    let computes = [Compute::F32, Compute::Tf32, Compute::Tf32x3, Compute::Bf16];
+    let drawn = super::validation::draw(count, seed).into_iter();
+    let fits = |(_, shape): &(Class, Shape)| {
+        let gemm = shape.gemm();
+        gemm.flops() <= limits.flops && gemm.bytes() <= limits.bytes
+    };
+    let in_all = |(_, shape): (Class, Shape)| {
+        computes.map(|compute| {
+            let gemm = shape.gemm().computed_in(compute);
+            if compute.element() == Element::F32 { gemm } else { gemm.stored_as(compute.element()) }
+        })
+    };
+    drawn.filter(fits).flat_map(in_all).collect()
+}
