@@ -1,8 +1,9 @@
-//! `tune`: measures the table that `auto` chooses by.
+//! `tune`: measures the table that `auto` chooses by, or products.
 
 mod accept;
 pub mod args;
 mod lines;
+mod products;
 mod validate;
 
 use std::fs::{self, File};
@@ -12,7 +13,7 @@ use std::time::Instant;
 
 use host::select::table::Costs;
 use host::tune::{Effort, Progress, Run, SearchResult, Tuner, Tuning};
-use host::{Device, Table, tune};
+use host::{Device, Table};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -37,81 +38,40 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
     if let Some(count) = args.validate {
         return validate::run(args, count as usize);
     }
-    let clock = Instant::now();
     let shapes = product::shapes(&args.sizes, args.shapes.as_deref())?;
-    if shapes.is_empty() && (args.table.is_some() || !args.product.is_default()) {
+    if !shapes.is_empty() {
+        return products::run(args, shapes);
+    }
+    let clock = Instant::now();
+    if args.table.is_some() || !args.product.is_default() {
         let message = "without products all kernels are measured for a new table: name products with \
                        --sizes or --shapes, or leave out --table and the options of the product";
         return Err(Error::usage_of("tune", message));
     }
-    let gemm = |shape| args.product.apply(args.product.shape(shape).gemm());
-    let products: Vec<_> = shapes.into_iter().map(gemm).collect();
-    products.iter().try_for_each(tune::check)?;
     let device = open(args)?;
-    let out = args.out.as_deref().or(args.table.as_deref());
-    let path = table_path(out, &device.info().name);
+    let path = table_path(args.out.as_deref(), &device.info().name);
     let output = Output::new(&path)?;
     let is_table = expect_table(&path)?;
-    if let (true, Some(_), Some(table)) = (is_table, &args.out, &args.table)
-        && !output.replaces(table)
-    {
-        let message =
-            "--out already has a table, and --table is another one: leave one of them out";
-        return Err(Error::usage_of("tune", message));
-    }
-    if let (true, true, Ok(table)) = (is_table, products.is_empty(), Table::read(&path))
+    if let (true, Ok(table)) = (is_table, Table::read(&path))
         && !table.is_of(device.info())
     {
         let (of, file) = (&table.device().name, path.display());
         let message = format!("{file} is the table of {of}: name another file with --out");
         return Err(Error::usage_of("tune", message));
     }
-    let base = match &args.table {
-        _ if products.is_empty() => None,
-        Some(table) => Some(Table::read(table)?),
-        None if is_table => Some(Table::read(&path)?),
-        None => match Table::nearest(device.info())? {
-            Some(table) if table.is_of(device.info()) => Some(table),
-            _ => {
-                let message = format!(
-                    "there is no table of {} to add products to: make one with `rungs tune --out FILE`, \
-                     then repeat this with --table FILE",
-                    device.info().name
-                );
-                return Err(Error::usage_of("tune", message));
-            }
-        },
-    };
-    if let Some(table) = &base {
-        let changes = table.changes().into_iter().filter(|change| !change.is_accepted);
-        let changed: Vec<_> = changes.map(|change| change.entry_point).collect();
-        if !changed.is_empty() {
-            let changed = changed.join(", ");
-            stdio::say(format_args!(
-                "warning: the PTX of {changed} has changed since the table was measured; measure \
-                 again with `rungs tune`"
-            ));
-        }
-    }
     let mut save = args.save.as_deref().map(|save| Save::new(save, Some(&output))).transpose()?;
     if device.is_soft() {
         stdio::say("warning: simulated times say nothing about a GPU, and neither will this table");
     }
     // Until it is complete a table has another name, and what it replaces stays.
-    let so_far = match products.is_empty() {
-        true => with_suffix(&path, ".part"),
-        false => path.clone(),
-    };
+    let so_far = with_suffix(&path, ".part");
     let so_far_output = Output::new(&so_far)?;
     let before = with_suffix(&path, ".before");
-    let is_replaced = so_far != path && is_table;
-    if is_replaced {
+    if is_table {
         expect_table(&before)?;
     }
-    if so_far != path {
-        expect_table(&so_far)?;
-        stdio::note(format_args!("until all is measured the table is in {}", so_far.display()));
-    }
+    expect_table(&so_far)?;
+    stdio::note(format_args!("until all is measured the table is in {}", so_far.display()));
     let tuner = Tuner::new(&device)?;
     stdio::print(&format!("device:  {}\n", device.info().name))?;
 
@@ -124,40 +84,29 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
         }
         other => steps.above(|| report(&other, &so_far_output, save.as_mut())),
     };
-    let Tuning { table, results, wrong, measured_loss, corrected_loss, ffma_gflops } = match base {
-        Some(table) => tuner.products(&table, &products, report)?,
-        None => tuner.run(effort, report)?,
-    };
+    let Tuning { table, results, wrong, measured_loss, corrected_loss, ffma_gflops } =
+        tuner.run(effort, report)?;
     drop(steps);
-    if is_replaced {
+    if is_table {
         fs::copy(&path, &before).map_err(|error| Error::not_written(&before, &error))?;
     }
     output.write_text(&table.to_json())?;
-    if so_far != path {
-        fs::remove_file(&so_far).map_err(|error| Error::not_written(&so_far, &error))?;
-    }
-    if is_replaced {
-        stdio::note(format_args!(
-            "{} has the table that was there, whose products may be measured again: `--shapes`",
-            before.display()
-        ));
+    fs::remove_file(&so_far).map_err(|error| Error::not_written(&so_far, &error))?;
+    if is_table {
+        stdio::note(format_args!("{} has the table that was there", before.display()));
     }
     let corrected =
         corrected_loss.map(|loss| format!(", {loss:.3}x with corrected costs")).unwrap_or_default();
-    let drift = ffma_gflops.map(|[before, after]| {
-        format!("; multiply-adds {before:.0} GFLOP/s before, {after:.0} after")
-    });
     stdio::print(&format!(
         "model:   what it chooses takes {measured_loss:.3}x the time of the fastest over {} \
-         shape(s){corrected}; {} exception(s) in the table\n\
+         shape(s){corrected}\n\
          errors:  {}\n\
          time:    {:.0} s{}\n\
          table:   {}\n",
         results.len(),
-        table.exceptions().len(),
         errors(&results),
         clock.elapsed().as_secs_f64(),
-        drift.unwrap_or_default(),
+        drift(ffma_gflops),
         path.display(),
     ))?;
     Ok(if wrong == 0 { Outcome::Right } else { Outcome::Wrong })
@@ -177,6 +126,14 @@ fn open(args: &TuneArgs) -> Result<Device, Error> {
 /// Keeps and prints what happens. The output is replaced as a whole, so that there is a table at
 /// any time, though not of all kernels.
 fn report(progress: &Progress<'_>, output: &Output, save: Option<&mut Save>) -> Result<(), Error> {
+    if let Progress::Kernel { table, .. } = progress {
+        output.write_text(&table.to_json())?;
+    }
+    report_line(progress, save)
+}
+
+/// Prints what happens, and saves a product's times.
+fn report_line(progress: &Progress<'_>, save: Option<&mut Save>) -> Result<(), Error> {
     match progress {
         // The bar shows it.
         Progress::Step { .. } => {}
@@ -186,10 +143,7 @@ fn report(progress: &Progress<'_>, output: &Output, save: Option<&mut Save>) -> 
         Progress::WrongKernel { kernel, mistake } => {
             stdio::print(&format!("{:<16}WRONG, not measured: {mistake}\n", kernel.name()))?;
         }
-        Progress::Kernel { costs, table } => {
-            output.write_text(&table.to_json())?;
-            stdio::print(&costs_line(costs))?;
-        }
+        Progress::Kernel { costs, .. } => stdio::print(&costs_line(costs))?,
         Progress::NoBaseline(missing) => stdio::say(no_baseline(missing)),
         Progress::NotCompared(reason) => stdio::say(not_compared(reason)),
         Progress::NotMeasured { shape, reason } => {
@@ -198,12 +152,11 @@ fn report(progress: &Progress<'_>, output: &Output, save: Option<&mut Save>) -> 
         Progress::WrongChoice { shape, configuration, reason } => {
             stdio::print(&format!("{shape}: {configuration} is WRONG: {reason}\n"))?;
         }
-        Progress::Product { result, is_exception, was_exception, table } => {
+        Progress::Product { result } => {
             if let Some(save) = save {
                 save.line(&json::line(&SearchLine::new(result)))?;
             }
-            output.write_text(&table.to_json())?;
-            stdio::print(&product_line(result, *is_exception, *was_exception))?;
+            stdio::print(&product_line(result))?;
         }
     }
     Ok(())
@@ -225,7 +178,7 @@ fn costs_line(costs: &Costs) -> String {
 }
 
 /// What came of a product, for people.
-fn product_line(result: &SearchResult, is_exception: bool, was_exception: bool) -> String {
+fn product_line(result: &SearchResult) -> String {
     let ms = |ns: f64| milliseconds(1e-6 * ns);
     let fastest = result.fastest();
     let chosen = match result.chosen_run() {
@@ -237,7 +190,7 @@ fn product_line(result: &SearchResult, is_exception: bool, was_exception: bool) 
         format!("; left out: {configuration}, {}, rms error {error:.2}x cuBLAS's", ms(run.ns()))
     });
     format!(
-        "{:<7}{:<20}{:>11} predicted, {chosen}, {}; fastest {:>11}, {:.3}x, {}{}{}\n",
+        "{:<7}{:<20}{:>11} predicted, {chosen}, {}; fastest {:>11}, {:.3}x, {}{}\n",
         result.gemm.compute,
         result.shape(),
         ms(result.chosen.ns),
@@ -246,12 +199,15 @@ fn product_line(result: &SearchResult, is_exception: bool, was_exception: bool) 
         result.loss_of_chosen(),
         fastest.configuration,
         left_out.unwrap_or_default(),
-        match (is_exception, was_exception) {
-            (true, _) => " (exception)",
-            (false, true) => " (no exception any more)",
-            (false, false) => "",
-        },
     )
+}
+
+/// How clocks drift, in words.
+fn drift(ffma_gflops: Option<[f64; 2]>) -> String {
+    let words = ffma_gflops.map(|[before, after]| {
+        format!("; multiply-adds {before:.0} GFLOP/s before, {after:.0} after")
+    });
+    words.unwrap_or_default()
 }
 
 /// What errors decided, in words.

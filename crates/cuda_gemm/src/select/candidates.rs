@@ -10,7 +10,7 @@ const FMAS: usize = 4;
 impl Auto {
     /// What a product should take: up to `count` kernels, in f32 each in up to two ways.
     ///
-    /// The first is what is taken, unless the product has an [exception](Auto::exception); the
+    /// The first is what is taken, unless the product [was measured](Auto::measured_choice); the
     /// others have the fastest first. Times are by costs, except of a kernel for f32 in another
     /// precision: if the product was measured in f32, that is its time. There are none where there
     /// are no costs.

@@ -16,17 +16,19 @@
 //! ```
 //!
 //! A [`Table`] has a few constants for each kernel, measured by `rungs tune`; a [`Model`] makes
-//! times of them; the least time wins. Where a product was measured itself, and the choice was
-//! slower than another or less accurate than cuBLAS, there is an
-//! [`Exception`](table::Exception), which comes first. A GPU without a table gets the costs of the
+//! times of them; the least time wins. A product that was measured itself has a
+//! [`MeasuredProduct`], which comes first. A GPU without a table gets the costs of the
 //! one most like it, scaled; without any table, the largest tile that fills the GPU is taken.
 
 mod candidates;
 mod changes;
 mod copies;
 mod digests;
+mod measure;
+mod measured;
 pub mod model;
 mod prediction;
+mod product_file;
 mod product_key;
 mod rule;
 mod scale;
@@ -48,12 +50,16 @@ use crate::error::Error;
 use crate::plan::{Configuration, Plan, PlanBuilder, is_fma_for_tf32};
 use crate::problem::{Compute, Gemm};
 
+use measured::Store;
 use product_key::ProductKey;
 
 pub use changes::Change;
+pub use measure::{Measurement, Skipped};
+pub use measured::{MeasuredChoice, Source};
 pub use model::{Conditions, Model};
 pub use prediction::Prediction;
-pub use table::Table;
+pub use product_file::{CACHE_VARIABLE, ProductFile};
+pub use table::{MeasuredProduct, Table};
 pub use wgmma::division;
 
 /// The name that stands for the choice.
@@ -115,7 +121,7 @@ impl fmt::Display for Basis {
 /// let choice = auto.choose(&gemm)?;
 /// // Best first.
 /// assert_eq!(auto.predictions(&gemm, 3)[0].configuration, choice);
-/// assert_eq!(auto.exception(&gemm), None);
+/// assert!(auto.measured_choice(&gemm).is_none());
 /// let product = auto.plan_by(gemm, &choice)?.prepare()?;
 /// assert_eq!(*product.configuration(), choice);
 /// # Ok::<(), cuda_gemm::Error>(())
@@ -123,8 +129,10 @@ impl fmt::Display for Basis {
 pub struct Auto {
     device: Device,
     basis: Basis,
-    /// Products that were measured on this device, what was fastest for them, and nanoseconds.
-    exceptions: HashMap<ProductKey, (Configuration, f64)>,
+    /// Whether measured products come before the model.
+    by_measurements: bool,
+    /// The table's products that were measured, what was fastest for them, and nanoseconds.
+    products: HashMap<ProductKey, (Configuration, f64)>,
 }
 
 impl Device {
@@ -172,10 +180,10 @@ impl Device {
         let on = measured.name.clone();
         let mut auto = Auto::new(self, Basis::Measured { on, scaled: !own, model });
         if own {
-            let exceptions = table.exceptions().iter();
-            let exceptions = exceptions
-                .filter_map(|at| Some((at.key()?, (at.best.configuration(), at.best.ns))));
-            auto.exceptions = exceptions.collect();
+            let products = table.products().iter();
+            let products =
+                products.filter_map(|at| Some((at.key()?, (at.best.configuration(), at.best.ns))));
+            auto.products = products.collect();
         }
         Ok(auto)
     }
@@ -202,7 +210,13 @@ impl Device {
 
 impl Auto {
     fn new(device: &Device, basis: Basis) -> Self {
-        Self { device: device.clone(), basis, exceptions: HashMap::new() }
+        Self { device: device.clone(), basis, by_measurements: true, products: HashMap::new() }
+    }
+
+    /// The same choices without measured products, neither a file's nor a table's.
+    #[must_use]
+    pub fn by_model_alone(self) -> Self {
+        Self { by_measurements: false, products: HashMap::new(), ..self }
     }
 
     /// What choices for products in f32 are based on.
@@ -218,7 +232,7 @@ impl Auto {
             Compute::Tf32 | Compute::Tf32x3 => tf32::basis(tf32::target(info)),
             Compute::Bf16 | Compute::F16 => wgmma::basis(info),
         };
-        let measured = self.exceptions.keys().filter(|key| key.compute() == compute).count();
+        let measured = self.products.keys().filter(|key| key.compute() == compute).count();
         let measured = match measured {
             0 => String::new(),
             count => format!(", and {count} product(s) that were measured themselves"),
@@ -242,8 +256,8 @@ impl Auto {
     /// Those of [`Gemm::validate`].
     pub fn choose(&self, gemm: &Gemm) -> Result<Configuration, Error> {
         gemm.validate()?;
-        if let Some(exception) = self.exception(gemm) {
-            return Ok(exception);
+        if let Some(measured) = self.measured_choice(gemm) {
+            return Ok(measured.configuration);
         }
         Ok(match gemm.compute {
             Compute::F32 => self.choose_fma(gemm),
@@ -275,7 +289,8 @@ impl Auto {
         match &self.basis {
             Basis::Measured { model, .. } if self.gpu().target == Target::Sm90a => {
                 let mut ranking = model.ranking(&gemm, count);
-                let measured = self.measured(&gemm).and_then(|(configuration, ns)| {
+                let measured = self.measured_choice(&gemm).and_then(|found| {
+                    let MeasuredChoice { configuration, ns, .. } = found;
                     Some(Prediction { ns, ..model.time(&gemm, &configuration)? })
                 });
                 if let Some(measured) = measured {
@@ -302,17 +317,19 @@ impl Auto {
         }
     }
 
-    /// The configuration measured to be fastest for this product on this device, if a table has one.
+    /// The configuration that was measured to be fastest for this product on this device.
     ///
-    /// The matrices are dense, or vectors of 16 bytes read the same parts of their rows.
-    pub fn exception(&self, gemm: &Gemm) -> Option<Configuration> {
-        self.measured(gemm).map(|(configuration, _)| configuration)
-    }
-
-    /// The exception for a product, and nanoseconds.
-    fn measured(&self, gemm: &Gemm) -> Option<(Configuration, f64)> {
-        let (configuration, ns) = *self.exceptions.get(&ProductKey::of(gemm)?)?;
-        gemm.suits(configuration.kernel).then_some((configuration, ns))
+    /// What the device [measured or read](ProductFile::of) comes first, then the table's products.
+    /// The matrices are dense, or vectors of 16 bytes reach the same parts of their rows.
+    pub fn measured_choice(&self, gemm: &Gemm) -> Option<MeasuredChoice> {
+        let key = ProductKey::of(gemm)?;
+        let suits = |found: &MeasuredChoice| gemm.suits(found.configuration.kernel);
+        let of_device = || Store::of(&self.device).find(&self.device, &key);
+        let of_device = self.by_measurements.then(of_device).flatten();
+        of_device.filter(suits).or_else(|| {
+            let (configuration, ns) = *self.products.get(&key)?;
+            Some(MeasuredChoice { configuration, ns, source: Source::Table }).filter(suits)
+        })
     }
 
     /// The best few choices in f32 by costs alone, as [`Model::ranking`] has them, if there are any
@@ -336,11 +353,14 @@ impl Auto {
 
     /// Chooses a kernel for a product; how it is prepared may then be altered.
     ///
+    /// After [`Device::measure`], a new product is measured first.
+    ///
     /// # Errors
     ///
-    /// Those of [`Auto::choose`] and [`Device::kernel`].
+    /// Those of [`Auto::choose`], [`Device::kernel`] and [`Auto::measure`], and
+    /// [`Error::Disagreement`].
     pub fn plan(&self, gemm: Gemm) -> Result<PlanBuilder, Error> {
-        self.plan_by(gemm, &self.choose(&gemm)?)
+        self.plan_on(gemm, &self.device.stream(), self.device.measured_candidates())
     }
 
     /// How to prepare a product by a kernel, and a way to launch it, of the caller's choice: one of

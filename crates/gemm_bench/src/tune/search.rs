@@ -30,7 +30,8 @@ const SLOWEST: f64 = 1.5;
 pub struct CandidateSearch<'a> {
     pub context: &'a BenchmarkContext,
     pub auto: &'a Auto,
-    pub model: &'a Model,
+    /// The costs for f32, where there are any.
+    pub model: Option<&'a Model>,
     /// Where there is cuBLAS.
     pub cublas: Option<&'a Loaded>,
 }
@@ -172,7 +173,8 @@ impl CandidateSearch<'_> {
             if gemm.compute != Compute::F32 || is_accurate(rms_error, cublas_rms_error) {
                 continue;
             }
-            let further = with_more_splits(self.model, &gemm, configuration);
+            let further =
+                self.model.and_then(|model| with_more_splits(model, &gemm, configuration));
             let further = further.filter(|further| further.ns <= longest_ns).filter(|further| {
                 predictions.iter().all(|known| known.configuration != further.configuration)
             });
@@ -230,7 +232,7 @@ mod tests {
         let (auto, model) = (device.auto_by(&table).unwrap(), Model::new(&table));
         let context = BenchmarkContext::new(&device).unwrap();
         let search =
-            CandidateSearch { context: &context, auto: &auto, model: &model, cublas: None };
+            CandidateSearch { context: &context, auto: &auto, model: Some(&model), cublas: None };
         let gemm = Gemm::new(40, 50, 600);
         let operands = context::operands(gemm).unwrap();
         let reference = context::reference(&operands).unwrap();
@@ -267,7 +269,7 @@ mod tests {
         let search = CandidateSearch {
             context: &context,
             auto: &auto,
-            model: &model,
+            model: Some(&model),
             cublas: baseline.first(),
         };
         let result = search.run(Gemm::new(40, 50, 30)).unwrap().unwrap();

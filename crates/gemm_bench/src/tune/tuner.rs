@@ -1,19 +1,16 @@
-//! The steps of a tuning: kernels' costs, searches, calibration, exceptions.
+//! The steps of a tuning: kernels' costs, searches, calibration.
 
 use cuda_gemm::kernels::abi::{KernelAbi, KernelDescriptor};
 use cuda_gemm::kernels::{LADDER, TILES};
-use cuda_gemm::select::Model;
 use cuda_gemm::select::table::{Costs, Measured};
-use cuda_gemm::{Compute, Configuration, Device, Gemm, Table, find_kernel};
+use cuda_gemm::{Compute, Configuration, Device, Table, find_kernel};
 
 use super::context::BenchmarkContext;
-use super::search::CandidateSearch;
 use super::search_result::SearchResult;
 use super::{calibrate, costs, shapes};
-use crate::baseline::{self, NotCompared};
+use crate::baseline::NotCompared;
 use crate::error::Error;
 use crate::shape::Shape;
-use crate::stats;
 
 /// Rungs of one launch per product that are worth a try beside the tiles.
 const RUNGS: [&str; 2] = ["warptile", "async_copy"];
@@ -82,18 +79,12 @@ pub enum Progress<'a> {
     Product {
         /// What came of it.
         result: &'a SearchResult,
-        /// Whether the costs mislead.
-        is_exception: bool,
-        /// Whether the table had an exception for it before.
-        was_exception: bool,
-        /// The table, with the exceptions so far.
-        table: &'a Table,
     },
 }
 
-/// What came of a tuning, from [`Tuner::run`] or [`Tuner::products`].
+/// What came of a tuning, from [`Tuner::run`].
 pub struct Tuning {
-    /// The table, with corrected costs if they choose better, and with exceptions.
+    /// The table, with corrected costs if they choose better.
     pub table: Table,
     /// The products that were measured.
     pub results: Vec<SearchResult>,
@@ -134,7 +125,7 @@ pub struct Tuning {
 /// # }
 /// ```
 pub struct Tuner {
-    context: BenchmarkContext,
+    pub(super) context: BenchmarkContext,
 }
 
 impl Tuner {
@@ -165,7 +156,8 @@ impl Tuner {
         let mut run =
             Steps { context: &self.context, wrong: 0, report: &mut report, done: 0, total };
         let table = run.costs(&kernels)?;
-        let (results, _) = run.search(&table, &products)?;
+        let auto = self.context.device.auto_by(&table).map_err(Error::from)?.by_model_alone();
+        let results = run.search(&auto, &products)?;
         let wrong = run.wrong;
         let after = self.context.ffma_gflops()?;
 
@@ -175,97 +167,10 @@ impl Tuner {
         let measured_loss = calibrate::mean_loss(&table, &of_f32);
         let calibrated = calibrate::calibrated(&table, &of_f32)?;
         let is_better = calibrated.is_some();
-        let table = self.with_exceptions(calibrated.unwrap_or(table), &results)?;
+        let table = calibrated.unwrap_or(table);
         let corrected_loss = is_better.then(|| calibrate::mean_loss(&table, &of_f32));
         let ffma_gflops = before.zip(after).map(|(before, after)| [before, after]);
         Ok(Tuning { table, results, wrong, measured_loss, corrected_loss, ffma_gflops })
-    }
-
-    /// The table, with exceptions for products that its costs mislead about; what those in f32 are decides in other precisions, too.
-    fn with_exceptions(&self, table: Table, results: &[SearchResult]) -> Result<Table, Error> {
-        let (of_f32, others): (Vec<_>, Vec<_>) =
-            results.iter().partition(|result| result.gemm.compute == Compute::F32);
-        let model = Model::new(&table);
-        let table = of_f32.into_iter().try_fold(table, |table, result| {
-            table.with_product(&result.gemm, result.exception_by(&model))
-        })?;
-        let auto = self.context.device.auto_by(&table)?;
-        let table = others.into_iter().try_fold(table, |table, result| {
-            let chosen = auto.predictions(&result.gemm, 1);
-            let exception = chosen.first().and_then(|chosen| result.exception_to(*chosen));
-            table.with_product(&result.gemm, exception)
-        });
-        Ok(table?)
-    }
-
-    /// Measures these products alone, each as it says. Where costs mislead about a product, the
-    /// table gets an [`Exception`](cuda_gemm::select::table::Exception) for it, in place of an
-    /// older one. A program that has the same products again and again may name them here once.
-    ///
-    /// ```
-    /// use cuda_gemm::{Compute, Device, DeviceChoice, Gemm};
-    /// use gemm_bench::Error;
-    /// use gemm_bench::tune::{Effort, Tuner};
-    ///
-    /// # fn main() -> Result<(), Error> {
-    /// let device = Device::open(DeviceChoice::SoftSm90)?;
-    /// let tuner = Tuner::new(&device)?;
-    /// // On a GPU: `Table::nearest(device.info())?`, or what `rungs tune` wrote.
-    /// let table = tuner.run(Effort::Trial, |_| Ok::<_, Error>(()))?.table;
-    /// let layer = Gemm::new(16, 64, 256).computed_in(Compute::Bf16);
-    /// let tuning = tuner.products(&table, &[layer], |_| Ok::<_, Error>(()))?;
-    /// let fastest = tuning.results[0].fastest();
-    /// println!("{}: {:.0} ns", fastest.configuration, fastest.ns());
-    /// let auto = device.auto_by(&tuning.table)?;
-    /// assert!(auto.prepare(layer).is_ok());
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// That of `report`; otherwise [`Error::TableOfAnother`] if the table is another device's, those of [`Gemm::validate`],
-    /// [`Error::NotForTables`],
-    /// [`Error::NothingMeasured`], a fault of a kernel, or [`cuda_gemm::Error::Driver`].
-    pub fn products<E: From<Error>>(
-        &self,
-        table: &Table,
-        products: &[Gemm],
-        mut report: impl FnMut(Progress<'_>) -> Result<(), E>,
-    ) -> Result<Tuning, E> {
-        let info = self.context.device.info();
-        if !table.is_of(info) {
-            let (device, table) = (info.name.clone(), table.device().name.clone());
-            return Err(Error::TableOfAnother { device, table }.into());
-        }
-        products.iter().try_for_each(check)?;
-        let before = self.context.ffma_gflops()?;
-        let total = products.len();
-        let mut run =
-            Steps { context: &self.context, wrong: 0, report: &mut report, done: 0, total };
-        let (results, table) = run.search(table, products)?;
-        let wrong = run.wrong;
-        if results.is_empty() {
-            return Err(Error::NothingMeasured { count: products.len() }.into());
-        }
-        let after = self.context.ffma_gflops()?;
-        let losses: Vec<_> = results.iter().map(SearchResult::loss_of_chosen).collect();
-        let measured_loss = stats::geometric_mean(&losses).unwrap_or(1.0);
-        let ffma_gflops = before.zip(after).map(|(before, after)| [before, after]);
-        Ok(Tuning { table, results, wrong, measured_loss, corrected_loss: None, ffma_gflops })
-    }
-}
-
-/// Whether [`Tuner::products`] takes a product.
-///
-/// # Errors
-///
-/// Those of [`Gemm::validate`], and [`Error::NotForTables`].
-pub fn check(gemm: &Gemm) -> Result<(), Error> {
-    gemm.validate()?;
-    match Table::can_have(gemm) {
-        true => Ok(()),
-        false => Err(Error::NotForTables { shape: Shape::of(gemm).to_string() }),
     }
 }
 
@@ -285,19 +190,19 @@ fn kernels(effort: Effort) -> Result<Vec<&'static KernelDescriptor>, Error> {
 }
 
 /// What the steps of a tuning share.
-struct Steps<'a, R> {
-    context: &'a BenchmarkContext,
+pub(super) struct Steps<'a, R> {
+    pub(super) context: &'a BenchmarkContext,
     /// How many kernels and choices were wrong.
-    wrong: usize,
-    report: &'a mut R,
+    pub(super) wrong: usize,
+    pub(super) report: &'a mut R,
     /// Kernels and products, those that are done and all.
-    done: usize,
-    total: usize,
+    pub(super) done: usize,
+    pub(super) total: usize,
 }
 
 impl<R> Steps<'_, R> {
     /// Another kernel or product is begun.
-    fn step<E>(&mut self) -> Result<(), E>
+    pub(super) fn step<E>(&mut self) -> Result<(), E>
     where
         R: FnMut(Progress<'_>) -> Result<(), E>,
     {
@@ -342,69 +247,6 @@ impl<R> Steps<'_, R> {
             table = Some(so_far);
         }
         Ok(table.ok_or(Error::NothingMeasured { count: kernels.len() })?)
-    }
-
-    /// Measures products; each table that it reports has the exceptions so far, and the last one is returned.
-    fn search<E: From<Error>>(
-        &mut self,
-        table: &Table,
-        products: &[Gemm],
-    ) -> Result<(Vec<SearchResult>, Table), E>
-    where
-        R: FnMut(Progress<'_>) -> Result<(), E>,
-    {
-        let device = &self.context.device;
-        // The software device has none.
-        let cublas = if device.is_soft() { None } else { Some(baseline::load(device)?) };
-        let cublas = match cublas {
-            Some(Ok(cublas)) => Some(cublas),
-            Some(Err(missing)) => {
-                (self.report)(Progress::NoBaseline(&missing))?;
-                None
-            }
-            None => None,
-        };
-        let auto = device.auto_by(table).map_err(Error::from)?;
-        let model = Model::new(table);
-        let search = CandidateSearch {
-            context: self.context,
-            auto: &auto,
-            model: &model,
-            cublas: cublas.as_ref(),
-        };
-        let mut table = table.clone();
-        let mut results = Vec::new();
-        for gemm in products {
-            self.step()?;
-            let shape = Shape::of(gemm);
-            let result = match search.run(*gemm)? {
-                Ok(result) => result,
-                Err(reason) => {
-                    (self.report)(Progress::NotMeasured { shape, reason: &reason })?;
-                    continue;
-                }
-            };
-            if let Some(reason) = &result.not_compared {
-                (self.report)(Progress::NotCompared(reason))?;
-            }
-            for (configuration, reason) in &result.wrong {
-                self.wrong += 1;
-                let configuration = *configuration;
-                (self.report)(Progress::WrongChoice { shape, configuration, reason })?;
-            }
-            let was_exception = auto.exception(gemm).is_some();
-            let exception = result.exception();
-            let is_exception = exception.is_some();
-            table = table.with_product(gemm, exception).map_err(Error::from)?;
-            (self.report)(Progress::Product {
-                result: &result,
-                is_exception,
-                was_exception,
-                table: &table,
-            })?;
-            results.push(result);
-        }
-        Ok((results, table))
     }
 }
 
@@ -452,41 +294,6 @@ mod tests {
             let runs = &own.unwrap().runs;
             assert!(runs.len() > 1 && runs.iter().all(|run| run.samples_ms.len() == 1));
         }
-        let batch = Gemm::new(1, 64, 128).transposed(false, true).stacked(8);
-        let products = [batch.computed_in(Compute::Tf32), batch.computed_in(Compute::F16)];
-        let more = tuner.products(&tuning.table, &products, |_| Ok::<_, Error>(())).unwrap();
-        assert_eq!((more.results.len(), more.wrong), (2, 0));
-        // What is known of others stays, and what is measured again is replaced.
-        let exceptions = |table: &Table| -> Vec<_> {
-            table.exceptions().iter().map(|one| one.to_string()).collect()
-        };
-        let expected = exceptions(&tuning.table);
-        let of_products = more.results.iter().filter_map(|result| result.exception());
-        let expected = expected.into_iter().chain(of_products.map(|one| one.to_string()));
-        assert_eq!(exceptions(&more.table), expected.collect::<Vec<_>>());
-        let again = tuner.products(&more.table, &products, |_| Ok::<_, Error>(())).unwrap();
-        let count = again.results.iter().filter(|result| result.exception().is_some()).count();
-        assert_eq!(again.table.exceptions().len(), tuning.table.exceptions().len() + count);
-    }
-
-    #[test]
-    fn products_that_a_table_cannot_have_are_refused_first() {
-        let device = Device::open(DeviceChoice::Soft).unwrap();
-        let tuner = Tuner::new(&device).unwrap();
-        let products = |table: &Table, gemm: Gemm| {
-            let result =
-                tuner.products(table, &[gemm], |_| Err(Error::NothingMeasured { count: 9 }));
-            result.err().unwrap().to_string()
-        };
-        let other = &Table::built_in().unwrap()[0];
-        let refused = products(other, Gemm::new(8, 8, 8));
-        assert!(refused.contains("measure a table of this device"), "{refused}");
-        let name = device.info().name.clone();
-        let own = other.with_device(Measured { name, ..other.device().clone() }).unwrap();
-        let shared = products(&own, Gemm::new(8, 8, 8).batched(2, [64, 0, 65]));
-        assert!(shared.contains("cannot be in a table"), "{shared}");
-        let wrong = products(&own, Gemm::new(8, 8, 8).leading_dimensions(4, 8, 8));
-        assert!(wrong.contains("lda"), "{wrong}");
     }
 
     #[test]
