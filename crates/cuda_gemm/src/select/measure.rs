@@ -23,7 +23,7 @@ use crate::problem::Gemm;
 
 use rehearsal::{Outcome, rehearse};
 
-/// What a call of [`Auto::measure`] did about a product.
+/// The result of [`Auto::measure`] for a product.
 #[derive(Clone, Debug)]
 pub struct Measurement {
     /// The product.
@@ -151,7 +151,7 @@ impl Auto {
             found.push(one);
             Ok(())
         });
-        // What was measured before an error is not lost.
+        // Measurements before an error are not lost.
         let kept = store.remember(&self.device, &records);
         measured.and(kept).map(|()| found)
     }
@@ -175,11 +175,17 @@ impl Auto {
         }
         let product = as_measured(gemm);
         let mut builders = Vec::new();
-        for choice in &choices {
-            builders.push(self.plan_by(product, choice)?.on(stream));
+        for (at, choice) in choices.iter().enumerate() {
+            match self.plan_by(product, choice) {
+                Ok(builder) => builders.push(builder.on(stream)),
+                Err(error) if at == 0 => return Err(error),
+                // A choice that does not fit this device is none.
+                Err(_) => {}
+            }
         }
         let (timed, dropped) = match rehearse(stream, &product, builders) {
             Ok(Outcome::Timed { timed, dropped }) => (timed, dropped),
+            Ok(Outcome::NoOther) => return self.skipped(gemm, Skipped::NoChoice),
             Ok(Outcome::TooLong) => return self.skipped(gemm, Skipped::TooLong),
             Ok(Outcome::TooLarge) => return self.skipped(gemm, Skipped::Memory),
             Err(error) if error.is_out_of_memory() => return self.skipped(gemm, Skipped::Memory),
@@ -190,7 +196,7 @@ impl Auto {
         Ok(Measurement { gemm: *gemm, choice, timed, dropped, skipped: None })
     }
 
-    /// The choice without a measurement, then what the model says comes next.
+    /// The choice without a measurement, then the model's next ones.
     fn worth_timing(&self, gemm: &Gemm, count: usize) -> Result<Vec<Configuration>, Error> {
         let mut choices = vec![self.choose(gemm)?];
         for prediction in self.candidates(gemm, count) {

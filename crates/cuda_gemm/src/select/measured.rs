@@ -1,4 +1,4 @@
-//! What a device knows of measured products, and whether it measures more.
+//! The measured products that a device knows, and whether it measures more.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -78,7 +78,7 @@ struct Known {
 }
 
 impl State {
-    /// Reads the file again. What this process measured stays.
+    /// Reads the file again. Measurements of this process stay.
     fn read(&mut self, device: &Device) {
         if !self.is_read {
             let named = self.named.clone();
@@ -121,7 +121,7 @@ impl Store {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known of products like this one.
+    /// The choice for products like this one, if it is known.
     pub(super) fn find(&self, device: &Device, key: &ProductKey) -> Option<MeasuredChoice> {
         let mut state = self.read();
         if !state.is_read {
@@ -135,7 +135,7 @@ impl Store {
         Some(MeasuredChoice { configuration, ns, source })
     }
 
-    /// Reads what others wrote since.
+    /// Reads the file again, to which others may have written.
     pub(super) fn refresh(&self, device: &Device) {
         self.write().read(device);
     }
@@ -206,8 +206,7 @@ impl Device {
 
     /// Keeps measured products in this file, or in none, instead of in [`ProductFile::of`].
     ///
-    /// Choices follow from this file's products at once. What was measured or read before is
-    /// forgotten.
+    /// This holds for products without a plan so far. Measurements from before are forgotten.
     pub fn keep_measurements_in(&self, file: Option<ProductFile>) {
         *Store::of(self).write() = State { named: Some(file), ..State::default() };
     }

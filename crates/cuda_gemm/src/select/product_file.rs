@@ -4,7 +4,8 @@
 //! was measured with. Other records stay in the file until their product is measured again.
 //!
 //! A file is replaced as a whole, so that readers see the old one or the new one. A lock file beside
-//! it lets one process write at a time, after it has read what others wrote.
+//! A file is replaced as a whole, so that readers see the old one or the new one. A lock file beside
+//! it lets one process write at a time, after it has read the others' records.
 
 use std::collections::BTreeMap;
 use std::env;

@@ -5,7 +5,7 @@
 //! TF32, bf16 and f16 hold such operands, and a tensor core's accumulator keeps 23 bits. Whatever
 //! the order of a sum, its result is one number, and results must be equal.
 //!
-//! Alpha, beta, scale, bias and residual are small integers, too. Only a smooth activation rounds.
+//! Alpha, beta, scale, bias and residual are also small integers. Only a smooth activation rounds.
 //! Its argument is the same number in every kernel, so its values may differ by a few units in the
 //! last place.
 
@@ -59,7 +59,7 @@ impl Agreement {
             return Ok(());
         };
         let is_near = |(one, other): (&f32, &f32)| {
-            // Infinities are equal, too.
+            // Infinities are equal.
             one == other || (one - other).abs() <= self.tolerance * one.abs()
         };
         match reference.iter().zip(&result).position(|pair| !is_near(pair)) {

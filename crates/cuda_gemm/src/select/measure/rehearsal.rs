@@ -18,7 +18,7 @@ const FEW_ROUNDS: usize = 3;
 const LONG_MS: f64 = 2.0;
 
 /// The least bytes that are overwritten before a launch. The host enqueues the launch meanwhile.
-const LEAST_FLUSH: u64 = 64 << 20;
+const LEAST_FLUSH: u64 = 128 << 20;
 
 /// Bytes of C in f32 that are compared; of a longer C, evenly spread rows.
 const COMPARED_BYTES: usize = 8 << 20;
@@ -41,6 +41,8 @@ pub(super) enum Outcome {
         /// The others.
         dropped: Vec<(Configuration, String)>,
     },
+    /// One plan alone can be made.
+    NoOther,
     /// K is too long for exact sums.
     TooLong,
     /// Device memory is too short.
@@ -67,14 +69,18 @@ pub(super) fn rehearse(
         return Ok(Outcome::TooLarge);
     }
     let mut plans = Vec::new();
-    for builder in builders {
+    for (at, builder) in builders.into_iter().enumerate() {
         match builder.prepare() {
             Ok(plan) => plans.push(plan),
-            // A choice that does not fit is none.
-            Err(error) if error.is_out_of_memory() => {}
-            Err(Error::TooLarge { .. }) => {}
-            Err(error) => return Err(error),
+            // The first is the choice without a measurement, whose error is the caller's.
+            Err(error @ Error::KernelFault { .. }) => return Err(error),
+            Err(error) if at == 0 => return Err(error),
+            // A choice that does not fit this device is none.
+            Err(_) => {}
         }
+    }
+    if plans.len() < 2 {
+        return Ok(Outcome::NoOther);
     }
     let mut matrices = Matrices::new(stream, gemm, largest)?;
     let mut agreement = Agreement::new(tolerance(gemm));
