@@ -4,7 +4,6 @@
 //! was measured with. Other records stay in the file until their product is measured again.
 //!
 //! A file is replaced as a whole, so that readers see the old one or the new one. A lock file beside
-//! A file is replaced as a whole, so that readers see the old one or the new one. A lock file beside
 //! it lets one process write at a time, after it has read the others' records.
 
 use std::collections::BTreeMap;
@@ -123,7 +122,7 @@ impl ProductFile {
     /// [`Error::ProductFile`] if the file is broken, or is another GPU's.
     pub fn products(&self, device: &Device) -> Result<Vec<MeasuredProduct>, Error> {
         let Contents { products, .. } = self.read(device)?;
-        let driver_version = Environment::of(device)?.driver_version;
+        let driver_version = driver_version(device)?;
         let mut found = Vec::new();
         for value in products {
             let kernel = value.pointer("/product/best/kernel").and_then(Value::as_str);
@@ -157,7 +156,7 @@ impl ProductFile {
     ///   cannot be written.
     /// - [`Error::Driver`].
     pub fn add(&self, device: &Device, products: &[MeasuredProduct]) -> Result<(), Error> {
-        let driver_version = Environment::of(device)?.driver_version;
+        let driver_version = driver_version(device)?;
         let entries = products.iter().map(|product| {
             let entry = Entry::new(device, &driver_version, product.clone());
             // String keys and plain data only, so that serialisation cannot fail.
@@ -247,7 +246,13 @@ impl ProductFile {
     }
 }
 
-/// What two entries of one product have in common: all of the record except the measurement.
+/// The driver's version; where the system does not tell it, that of CUDA in the driver.
+fn driver_version(device: &Device) -> Result<Option<String>, Error> {
+    let Environment { driver_version, cuda_version, .. } = Environment::of(device)?;
+    Ok(driver_version.or(cuda_version))
+}
+
+/// The record without its measurement, which all entries of one product share.
 fn identity(entry: &Value) -> Option<Value> {
     let mut product = entry.get("product")?.clone();
     product.as_object_mut()?.remove("best")?;
