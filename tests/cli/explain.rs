@@ -83,7 +83,7 @@ fn auto_says_what_it_chose() {
     let times: Vec<_> = candidates.iter().map(|c| c["predicted_ms"].as_f64().unwrap()).collect();
     assert!(times.len() > 2 && times.is_sorted(), "{first}");
     assert_eq!(candidates[0]["kernel"], first["chosen"]);
-    assert_eq!((&second["m"], &second["exception"]), (&64.into(), &false.into()));
+    assert!(second["m"] == 64 && second["measured"].is_null(), "{second}");
     // Without measurements there is nothing to compare.
     let ran = run(&["explain", "auto", "--device", "soft"]);
     assert!(ran.code == Some(0) && ran.stdout.contains("makes the software device do the least"));

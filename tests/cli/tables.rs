@@ -90,83 +90,28 @@ fn tune_makes_a_table_that_auto_takes() {
     }
 }
 
-/// What is measured for a caller's products, in a table that is there.
+/// A table's measured products come before its costs.
 #[test]
-fn tune_adds_products_to_a_table() {
+fn a_table_may_have_measured_products() {
     let files = Files::new();
-    let [table, save, shapes] =
-        ["table.json", "times.jsonl", "shapes.txt"].map(|at| files.path(at));
-    let tune = ["tune", "--device", "soft-sm90"];
-    assert_eq!(run(&[&tune[..], &["--quick", "--out", &table]].concat()).code, Some(0));
-    fs::write(&shapes, "2*40x50x60:NT # two\n").unwrap();
-    let products = ["--compute", "bf16", "--sizes", "16x64x128", "--shapes", &shapes];
-    let ran = run(&[&tune[..], &products, &["--out", &table, "--save", &save]].concat());
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    for text in ["16x64x128 ", "2*40x50x60:NT ", "fastest", "over 2 shape(s)"] {
-        assert!(ran.stdout.contains(text), "{text}: {}", ran.stdout);
-    }
-    let lines = json_lines(&fs::read_to_string(&save).unwrap());
-    let [_, second] = &lines[..] else { panic!("{lines:?}") };
-    assert_eq!((&second["compute"], &second["batch"]), (&"bf16".into(), &2.into()));
-    assert_eq!((&second["trans_a"], &second["trans_b"]), (&false.into(), &true.into()));
-    assert!(second["runs"].as_array().unwrap().len() > 3, "{second}");
-
-    // What is measured is what the product says.
-    let with_c = ["--sizes", "8x12x16", "--beta", "0.5", "--epilogue", "relu", "--compute"];
-    for compute in ["f32", "bf16"] {
-        let ran = run(&[&tune[..], &with_c, &[compute, "--table", &table]].concat());
-        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-        assert!(ran.stdout.contains(&format!("table:   {table}\n")), "{}", ran.stdout);
-    }
-    let other = files.path("other.json");
-    fs::copy(&table, &other).unwrap();
-
-    // What a table says of a product is taken for it.
+    let table = files.path("table.json");
+    let made = run(&["tune", "--quick", "--device", "soft-sm90", "--out", &table]);
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
     let text = fs::read_to_string(&table).unwrap();
     let mut parsed: Value = serde_json::from_str(&text).unwrap();
-    let timed = |kernel: &str| serde_json::json!({ "kernel": kernel, "splits": 1, "ns": 9000.0 });
-    let sha256 = &mut parsed["device"]["ptx_sha256"];
-    sha256["wgmma_128x192"] = "0".repeat(64).into();
-    sha256["wgmma_pingpong"] = "0".repeat(64).into();
-    parsed["exceptions"] = serde_json::json!([{
+    assert_eq!(parsed["products"], serde_json::json!([]));
+    parsed["device"]["ptx_sha256"]["wgmma_128x192"] = "0".repeat(64).into();
+    parsed["products"] = serde_json::json!([{
         "compute": "bf16", "m": 16, "n": 64, "k": 128,
-        "best": timed("wgmma_128x192"), "instead_of": timed("wgmma_pingpong"),
+        "best": { "kernel": "wgmma_128x192", "splits": 1, "ns": 9000.0 },
     }]);
     fs::write(&table, parsed.to_string()).unwrap();
     let explain = ["explain", "auto", "--compute", "bf16", "--device", "soft-sm90"];
     let sizes = ["--sizes", "16x64x128,16x64x136", "--table", &table];
     let ran = run(&[&explain[..], &sizes].concat());
-    let says = "16x64x128: wgmma_128x192, as measured for this product; by the costs:";
+    let says = "16x64x128: wgmma_128x192, as measured for this product in the table; by the costs:";
     assert!(ran.stdout.contains(says), "{} {}", ran.stdout, ran.stderr);
     assert_eq!(ran.stdout.matches("as measured for").count(), 1, "{}", ran.stdout);
-
-    // Nothing is lost by what is refused.
-    let before = fs::read_to_string(&table).unwrap();
-    for (arguments, says) in [
-        (&["--compute", "tf32"][..], "name products with --sizes or --shapes"),
-        (&["--table", &table], "name products with --sizes or --shapes"),
-        (&["--sizes", "8", "--quick"], "cannot be used with"),
-        (&["--sizes", "8", "--table", &other], "leave one of them out"),
-        (&["--sizes", "8", "--alpha", "0"], "cannot be in a table"),
-        (&["--sizes", "8", "--table", &shapes], "leave one of them out"),
-        (&["--sizes", "8", "--shapes", &save], "times.jsonl:1"),
-        (&["--sizes", "8", "--output", "bf16"], "C cannot be stored as bf16"),
-    ] {
-        let arguments = [&tune[..], arguments, &["--out", &table]].concat();
-        expect_refusal(&run(&arguments), &arguments, &[says]);
-        assert_eq!(fs::read_to_string(&table).unwrap(), before);
-    }
-    let other = files.path("another.json");
-    let arguments = [&tune[..], &["--sizes", "8", "--out", &other, "--table", &shapes]].concat();
-    expect_refusal(&run(&arguments), &arguments, &["shapes.txt:1"]);
-    let arguments = [&tune[..], &["--sizes", "8", "--out", &other]].concat();
-    let ran = run(&arguments);
-    assert!(
-        ran.code == Some(2) && ran.stderr.contains("there is no table of Software CUDA device"),
-        "{}",
-        ran.stderr
-    );
-    assert!(!Path::new(&other).exists());
 }
 
 /// For a device that cannot be measured now.

@@ -28,6 +28,8 @@ pub fn devices() -> Vec<Device> {
             SAY_ONCE.call_once(|| say(&format!("skipped on the GPU: all tests: {reason}")));
         }
     }
+    // What this machine's user measured is no part of a test.
+    devices.iter().for_each(|device| device.keep_measurements_in(None));
     devices
 }
 

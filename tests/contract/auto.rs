@@ -29,8 +29,7 @@ fn for_each_auto(test: impl Fn(&Device, &Auto)) {
         {
             let first = table.kernels()[0].clone();
             let costs = Costs { kernel: persistent, unaligned: Vec::new(), ..first };
-            let table =
-                table.with_exceptions(Vec::new()).unwrap().with_kernels(vec![costs]).unwrap();
+            let table = table.with_products(Vec::new()).unwrap().with_kernels(vec![costs]).unwrap();
             test(&device, &device.auto_by(&table).unwrap());
         }
     }

@@ -3,6 +3,7 @@
 //! Each variant is a sentence that says what is wrong and how to fix it.
 
 use std::ops::Range;
+use std::path::PathBuf;
 
 use cuda_driver::GpuUnavailable;
 use cuda_driver::sys::CUresult;
@@ -460,6 +461,27 @@ pub enum Error {
         /// The file, and the line if there is one.
         place: String,
         /// The problem.
+        reason: String,
+    },
+
+    /// A file of measured products that cannot be read or written.
+    #[error("the measured products in {}: {reason}", .path.display())]
+    ProductFile {
+        /// The file.
+        path: PathBuf,
+        /// The problem, and how to fix it.
+        reason: String,
+    },
+
+    /// Kernels that compute different results, one of which is wrong.
+    #[error(
+        "kernels disagree about {product}: {reason}; the others are used from now on; please report \
+         this, and choose a kernel by name until it is fixed"
+    )]
+    Disagreement {
+        /// The product.
+        product: String,
+        /// The kernels that were dropped, and how their results differ.
         reason: String,
     },
 

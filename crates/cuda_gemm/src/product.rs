@@ -8,7 +8,7 @@ use gemm_matrix::{Activation, Axis, Scalar};
 use crate::device::Stream;
 use crate::error::Error;
 use crate::matrix::{DeviceMatrixMut, DeviceMatrixRef};
-use crate::plan::{Core, Extras, Plan, PlanBuilder, PlanCache, of_any_factors};
+use crate::plan::{Core, Extras, Plan, PlanBuilder, PlanCache, Variant, of_any_factors};
 use crate::problem::{Compute, Gemm};
 use crate::select::Auto;
 
@@ -81,6 +81,8 @@ pub struct Product<'m, 'e, T> {
     gemm: Gemm,
     extras: Extras<'e>,
     stream: Option<&'m Stream>,
+    /// Candidates to time, if the caller says.
+    candidates: Option<usize>,
 }
 
 impl<T> fmt::Debug for Product<'_, '_, T> {
@@ -113,7 +115,7 @@ pub fn gemm<'m, 'e, T: Scalar>(
     };
     let batch = if a.count() == 1 { b.count() } else { a.count() };
     let gemm = gemm.computed_in(compute).batched(batch, [a.stride(), b.stride(), 0]);
-    Product { a, b, gemm, extras: Extras::new(), stream: None }
+    Product { a, b, gemm, extras: Extras::new(), stream: None, candidates: None }
 }
 
 impl Product<'_, '_, f32> {
@@ -203,6 +205,36 @@ impl<'m, 'e, T: Scalar> Product<'m, 'e, T> {
         Self { stream: Some(stream), ..self }
     }
 
+    /// Measures a new product before its first plan: times the first `candidates` choices of the
+    /// model, and keeps the fastest. 0 or 1 turns this off.
+    ///
+    /// The default is [`Device::measure`](crate::Device::measure), which is off. With it, a choice
+    /// follows from a measurement, and another choice may round differently.
+    ///
+    /// [`Auto::measure`] has the details. Nothing is measured in a stream capture, or if device
+    /// memory is too short: then the model's choice counts. C is untouched by the measurement.
+    ///
+    /// ```
+    /// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, bf16, gemm};
+    ///
+    /// let device = Device::open(DeviceChoice::SoftSm90)?;
+    /// let x = DeviceMatrix::<bf16>::zeros(&device, [16, 64])?;
+    /// let mut y = DeviceMatrix::<f32>::zeros(&device, [16, 16])?;
+    /// // The first call measures and runs, the second one runs.
+    /// for _ in 0..2 {
+    ///     gemm(&x, x.t()).measured(3).run(&mut y)?;
+    /// }
+    /// # Ok::<(), cuda_gemm::Error>(())
+    /// ```
+    pub fn measured(self, candidates: usize) -> Self {
+        Self { candidates: Some(candidates), ..self }
+    }
+
+    /// The number of candidates to time.
+    fn candidates(&self, stream: &Stream) -> usize {
+        self.candidates.unwrap_or_else(|| stream.device().measured_candidates())
+    }
+
     /// The product as numbers, for this C, or an error if the views do not go together.
     fn problem<U: OutputOf<T>>(&self, c: &DeviceMatrixRef<'_, U>) -> Result<Gemm, Error> {
         let Self { a, b, gemm, .. } = self;
@@ -251,7 +283,8 @@ impl<'m, 'e, T: Scalar> Product<'m, 'e, T> {
     /// - [`Error::Shape`], [`Error::BatchCount`], [`Error::WrongDevice`] or [`Error::WrongStream`]
     ///   if the views do not go together.
     /// - The errors of [`Gemm::validate`].
-    /// - For the first product of a kind, the errors of [`PlanBuilder::prepare`].
+    /// - For the first product of a kind, the errors of [`PlanBuilder::prepare`]. If it is
+    ///   measured, also those of [`Auto::measure`], and [`Error::Disagreement`].
     pub fn run<'c, U: OutputOf<T>>(
         &self,
         c: impl Into<DeviceMatrixMut<'c, U>>,
@@ -265,7 +298,7 @@ impl<'m, 'e, T: Scalar> Product<'m, 'e, T> {
         gemm.validate()?;
         let alike = of_any_factors(gemm);
         let extras = self.extras.checked(stream, &alike)?;
-        let core = planned(&alike, stream, is_aligned(addresses))?;
+        let core = planned(&alike, stream, is_aligned(addresses), self.candidates(stream))?;
         // SAFETY:
         // - The matrices are on this device and stream, and the plan was made for them.
         // - C is borrowed mutably, so it is none of the others.
@@ -324,7 +357,7 @@ impl<'m, 'e, T: Scalar> Product<'m, 'e, T> {
     ) -> Result<PlanBuilder, Error> {
         let c = c.into();
         let (gemm, stream) = (self.problem(&c)?, self.stream(&c)?);
-        chosen(gemm, stream)
+        chosen(gemm, stream, self.candidates(stream))
     }
 }
 
@@ -350,25 +383,46 @@ impl Planner {
     }
 }
 
-/// Chooses a kernel for a product.
-fn chosen(gemm: Gemm, stream: &Stream) -> Result<PlanBuilder, Error> {
+/// Chooses a kernel for a product, and measures first if there are candidates.
+fn chosen(gemm: Gemm, stream: &Stream, candidates: usize) -> Result<PlanBuilder, Error> {
     match stream.device().kept::<Planner>() {
-        Some(planner) => Ok(planner.auto(stream)?.plan(gemm)?.on(stream)),
-        None => Ok(stream.device().auto()?.plan(gemm)?.on(stream)),
+        Some(planner) => planner.auto(stream)?.plan_on(gemm, stream, candidates),
+        None => stream.device().auto()?.plan_on(gemm, stream, candidates),
     }
 }
 
 /// The plan of a product, from the device's cache or new.
-fn planned(gemm: &Gemm, stream: &Stream, is_aligned: bool) -> Result<Arc<Core>, Error> {
+fn planned(
+    gemm: &Gemm,
+    stream: &Stream,
+    is_aligned: bool,
+    candidates: usize,
+) -> Result<Arc<Core>, Error> {
     let id = stream.as_raw().0 as usize;
-    let mut plans = match stream.device().kept::<Planner>() {
-        // Consistent even after a panic.
-        Some(planner) => planner.plans.lock().unwrap_or_else(PoisonError::into_inner),
-        None => return PlanCache::default().prepare(gemm, id, is_aligned, chosen(*gemm, stream)?),
+    let mut variant = Variant { stream: id, is_aligned, is_measured: candidates > 1 };
+    let Some(planner) = stream.device().kept::<Planner>() else {
+        let builder = chosen(*gemm, stream, candidates)?;
+        return PlanCache::default().prepare(gemm, variant, builder);
     };
-    if let Some(core) = plans.find(gemm, id, is_aligned) {
+    // Consistent even after a panic.
+    let plans = || planner.plans.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(core) = plans().find(gemm, variant) {
         return Ok(core);
     }
-    let builder = chosen(*gemm, stream)?.on(&stream.detached());
-    plans.prepare(gemm, id, is_aligned, builder)
+    // Before the lock of the plans: another thread that holds the stream may wait for that lock.
+    let _exclusive = stream.exclusive();
+    if variant.is_measured && stream.is_capturing()? {
+        // The plan without a measurement stands in, and the next call outside measures.
+        variant.is_measured = false;
+        if let Some(core) = plans().find(gemm, variant) {
+            return Ok(core);
+        }
+    }
+    let candidates = if variant.is_measured { candidates } else { 0 };
+    let builder = chosen(*gemm, stream, candidates)?.on(&stream.detached());
+    let mut plans = plans();
+    match plans.find(gemm, variant) {
+        Some(core) => Ok(core),
+        None => plans.prepare(gemm, variant, builder),
+    }
 }

@@ -13,9 +13,7 @@
 
 use std::time::Instant;
 
-use cuda_gemm::Device;
-
-use crate::timer::Timer;
+use cuda_gemm::{Device, Timer};
 
 /// The most launches per batch.
 ///

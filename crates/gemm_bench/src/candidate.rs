@@ -266,9 +266,14 @@ impl Loaded {
                 prepare(Ok(kernel.plan(gemm).divided(&Configuration { staged, ..division })))?
             }
             Ok(Code::Auto(auto)) => {
-                let fastest = auto.choose(&gemm)?;
-                (title.chosen, title.staged) = (Some(fastest.kernel.name()), fastest.staged);
-                prepare(auto.plan_by(gemm, &fastest))?
+                // Measures the product first, if the device does.
+                let builder = auto.plan(gemm);
+                let chosen = match &builder {
+                    Ok(builder) => *builder.configuration(),
+                    Err(_) => auto.choose(&gemm)?,
+                };
+                (title.chosen, title.staged) = (Some(chosen.kernel.name()), chosen.staged);
+                prepare(builder)?
             }
             Ok(Code::Cublas(cublas)) => choice.tolerate(match CublasFastest::is_for(&gemm) {
                 false => cublas.prepare(gemm).map(Job::Cublas),

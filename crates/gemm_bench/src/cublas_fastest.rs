@@ -17,14 +17,13 @@ use std::cell::OnceCell;
 use std::ffi::{c_int, c_longlong, c_void};
 
 use cuda_gemm::{
-    Compute, DeviceMatrix, Element, Extras, Gemm, OperandMut, OperandRef, expect_planned,
+    Compute, DeviceMatrix, Element, Extras, Gemm, OperandMut, OperandRef, Timer, expect_planned,
 };
 
 use crate::cublas::{Cublas, OP_N, OP_T, Started, check};
 use crate::cublas_lt::{Layout, LtProduct, R_32F, alignment, compute_type, epilogue};
 use crate::cublas_product::{EpiloguePass, require_plain};
 use crate::error::Error;
-use crate::timer::Timer;
 
 /// `CUDA_R_16F` and `CUDA_R_16BF`.
 const R_16F: c_int = 2;

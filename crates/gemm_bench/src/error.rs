@@ -60,24 +60,12 @@ pub enum Error {
         reason: String,
     },
 
-    /// Products cannot be added to a table of another device.
+    /// A product that cannot have a record of its measurement.
     #[error(
-        "the table is of {table}, and products are measured on {device}; measure a table of this device \
-         first: `rungs tune --out FILE`"
-    )]
-    TableOfAnother {
-        /// The table's device.
-        table: String,
-        /// The device of the measurement.
-        device: String,
-    },
-
-    /// A product that cannot be an exception in a table.
-    #[error(
-        "{shape} cannot be in a table: it needs dense matrices, or rows at equal offsets from 16 bytes, \
+        "{shape} cannot have a record: it needs dense matrices, or rows at equal offsets from 16 bytes, \
          an alpha other than 0, and a batch that shares neither A nor B"
     )]
-    NotForTables {
+    NoRecord {
         /// The product's shape.
         shape: String,
     },

@@ -1,6 +1,6 @@
 //! Measures matrix products.
 //!
-//! The crate has one timer, statistics, roofline peaks, telemetry, cuBLAS as the baseline, the
+//! The crate has statistics, roofline peaks, telemetry, cuBLAS as the baseline, the
 //! comparison with it, and the tuner of [`cuda_gemm::select`]'s tables.
 //!
 //! Times are in milliseconds unless a name ends in `_ns`, rates in GFLOP/s and GB/s (10^9), and
@@ -13,7 +13,7 @@
 //!    the device; [`limit`], the use of a GPU's units by a product;
 //! 4. [`candidate`], the loaded kernels, `auto` and cuBLAS; [`job`], a product that is ready to
 //!    run; [`cublas`];
-//! 5. [`batch`], [`time`] and [`roofline`], which use the [`timer`]; [`telemetry`], [`explain`];
+//! 5. [`batch`], [`time`] and [`roofline`], which use the [`Timer`](cuda_gemm::Timer); [`telemetry`], [`explain`];
 //! 6. [`shape`], [`stats`] and [`error`].
 
 pub mod baseline;
@@ -36,7 +36,6 @@ pub mod shape;
 pub mod side_by_side;
 pub mod telemetry;
 pub mod time;
-pub mod timer;
 pub mod tune;
 pub mod workload;
 
@@ -53,4 +52,3 @@ pub use operands::Operands;
 pub use sample_stats as stats;
 pub use shape::Shape;
 pub use side_by_side::SideBySide;
-pub use timer::Timer;

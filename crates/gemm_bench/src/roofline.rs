@@ -8,8 +8,7 @@ use kernels_gpu::utility::roofline::{
 
 use crate::error::Error;
 use crate::stats;
-use crate::timer::Timer;
-use cuda_gemm::{Device, DeviceMatrix, EntryPoint};
+use cuda_gemm::{Device, DeviceMatrix, EntryPoint, Timer};
 
 /// Milliseconds per sample of the FMA loop.
 const SAMPLE_MS: f64 = 3.0;

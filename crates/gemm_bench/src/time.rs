@@ -1,10 +1,9 @@
 //! Samples and their statistics, and interleaved timing of single runs.
 
-use cuda_gemm::Device;
+use cuda_gemm::{Clock, Device, Timer};
 
 use crate::batch::Batches;
 use crate::stats;
-use crate::timer::{Clock, Timer};
 
 /// Milliseconds per launch, from single runs ([`measure_interleaved`]) or batches.
 #[derive(Clone, Debug)]

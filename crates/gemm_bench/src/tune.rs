@@ -4,16 +4,18 @@ mod context;
 mod fit;
 mod measure;
 mod pool;
+mod products;
 mod samples;
 mod search;
 mod search_result;
 mod tuner;
 mod validation;
 
-pub use measure::{Calibration, Effort};
+pub use measure::{Calibration, Effort, refit};
+pub use products::{TunedProducts, check};
 pub use samples::Sample;
 pub use search_result::{Run, SearchResult};
-pub use tuner::{Progress, Tuner, Tuning, check};
+pub use tuner::{Progress, Tuner};
 pub use validation::{
     Class, FIRST, MeasuredSummary, ShortSummary, Summary, Validated, Validation, ValidationProgress, draw, validate,
 };

@@ -58,7 +58,7 @@ const BENCH: &str = "Examples:
 const TUNE: &str = "Examples:
   rungs tune
   rungs tune --out table.json --save times.jsonl
-  rungs tune --compute bf16 --sizes 16x4096x4096:NT --out table.json    for this product alone
+  rungs tune --compute bf16 --sizes 16x4096x4096:NT    for this product alone
   rungs tune --validate 100 --seed 7    how good auto is on products it was not tuned for";
 
 const REPORT: &str = "Examples:

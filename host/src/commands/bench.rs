@@ -43,6 +43,13 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
     }
     let device = device::open(DeviceChoice::Gpu)?;
     tables::note_of_other(table.as_ref(), &device);
+    if choices.iter().any(|choice| matches!(choice, Selection::Auto)) {
+        tables::note_of_products(&device);
+    } else if args.measure.is_some() {
+        let message = "--measure is for --kernel auto: leave it out, or take auto";
+        return Err(Error::usage_of("bench", message));
+    }
+    device.measure(args.measure.unwrap_or(0) as usize);
     let rows = Rows::new(reporter, choices.len() * products.len());
     measure(args, &device, rows, &choices, &products, table.as_ref())
 }

@@ -47,8 +47,8 @@ struct Chosen<'a> {
     /// Whether rows of packed matrices are misaligned.
     #[serde(skip)]
     has_odd_rows: bool,
-    /// Whether a measurement of this product overrides the costs.
-    exception: bool,
+    /// The place of a measurement of this product, which comes before the costs; null without one.
+    measured: Option<String>,
     /// The best by costs, fastest first; empty where there are none.
     candidates: Vec<CandidateLine>,
 }
@@ -87,7 +87,7 @@ impl<'a> Chosen<'a> {
             packed: staged,
             copies: copies.collect(),
             has_odd_rows: compute.is_16_bits() && !(rows_a && rows_b),
-            exception: auto.exception(gemm).is_some(),
+            measured: auto.measured_choice(gemm).map(|found| found.source.to_string()),
             candidates: predictions(auto, gemm),
         }
     }
@@ -145,6 +145,7 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
             }
         }
     };
+    tables::note_of_products(&device);
     let auto = table.as_ref().map_or_else(|| device.auto(), |table| device.auto_by(table))?;
     let compute = args.product.compute();
     let mut basis = auto.basis_for(compute);
@@ -209,7 +210,10 @@ fn predictions(auto: &Auto, gemm: &Gemm) -> Vec<CandidateLine> {
 }
 
 fn text(shape: Shape, chosen: &Chosen<'_>, choice: &Configuration) -> String {
-    let why = if chosen.exception { ", as measured for this product; by the costs:" } else { "" };
+    let why = chosen.measured.as_ref().map_or_else(String::new, |place| {
+        let costs = if chosen.candidates.is_empty() { "" } else { "; by the costs:" };
+        format!(", as measured for this product {place}{costs}")
+    });
     let mut text = format!("\n{shape}: {choice}{why}\n");
     for Copied { operand, reason } in &chosen.copies {
         text += &format!("  copies {operand} first: {reason}\n");

@@ -71,6 +71,9 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
     });
     let device = device::open_for(args.device(), is_for_hopper)?;
     tables::note_of_other(table.as_ref(), &device);
+    if choices.iter().any(|choice| choice.is_several() || matches!(choice, Selection::Auto)) {
+        tables::note_of_products(&device);
+    }
     let mut outcome = Outcome::Right;
     for task in tasks {
         if measure(args, &device, table.as_ref(), output.as_ref(), task)? == Outcome::Wrong {
@@ -94,7 +97,10 @@ fn measure(
         let all = loaded.iter().map(|one| one.prepare(gemm, args.kernel_options(), choice));
         all.collect()
     };
+    // Not the small products of the estimate below.
+    device.measure(args.measure.unwrap_or(0) as usize);
     let candidates = prepare(gemm)?;
+    device.measure(0);
     require_memory(device, &gemm)?;
 
     let alone = Simulation::alone("for an estimate");

@@ -1,8 +1,9 @@
-//! The tables that `--table` and `--gpu` name.
+//! The tables that `--table` and `--gpu` name, and the file of measured products.
 
 use std::path::Path;
 
 use host::format::{alternatives, excerpt};
+use host::select::ProductFile;
 use host::{Device, Table};
 
 use crate::error::Error;
@@ -38,11 +39,19 @@ pub fn of_gpu(gpu: &str) -> Result<Table, Error> {
 /// Says what of it does not hold on this device.
 pub fn note_of_other(table: Option<&Table>, device: &Device) {
     let Some(table) = table.filter(|table| !table.is_of(device.info())) else { return };
-    let count = table.exceptions().len();
+    let count = table.products().len();
     if count > 0 {
         let of = &table.device().name;
         stdio::note(format_args!(
             "the table is of {of}: what was measured there of {count} product(s) does not hold here"
         ));
+    }
+}
+
+/// Warns of a file of measured products that cannot be used.
+pub fn note_of_products(device: &Device) {
+    let Some(file) = ProductFile::of(device) else { return };
+    if let Err(error) = file.products(device) {
+        stdio::say(format_args!("warning: nothing is taken from {error}"));
     }
 }

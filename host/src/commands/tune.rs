@@ -1,8 +1,10 @@
-//! `tune`: measures the table that `auto` chooses by.
+//! `tune`: measures the table that `auto` chooses by, or products.
 
 mod accept;
 pub mod args;
 mod lines;
+mod products;
+mod refit;
 mod validate;
 
 use std::fs::{self, File};
@@ -11,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use host::select::table::{Costs, EntryCosts};
-use host::tune::{Calibration, Effort, Progress, Run, SearchResult, Tuner, Tuning};
-use host::{Device, Table, tune};
+use host::tune::{Calibration, Effort, Progress, Run, SearchResult, Tuner};
+use host::{Device, Table};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -34,83 +36,40 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
     if let Some(path) = &args.accept {
         return accept::run(path);
     }
+    if let Some(samples) = &args.refit {
+        return refit::run(args, samples);
+    }
     if let Some(count) = args.validate {
         return validate::run(args, count as usize);
     }
-    let clock = Instant::now();
     let shapes = product::shapes(&args.sizes, args.shapes.as_deref())?;
-    if shapes.is_empty() && (args.table.is_some() || !args.product.is_default()) {
+    if !shapes.is_empty() {
+        return products::run(args, shapes);
+    }
+    let clock = Instant::now();
+    if args.table.is_some() || !args.product.is_default() {
         let message = "without products all kernels are measured for a new table: name products with \
                        --sizes or --shapes, or leave out --table and the options of the product";
         return Err(Error::usage_of("tune", message));
     }
-    let gemm = |shape| args.product.apply(args.product.shape(shape).gemm());
-    let products: Vec<_> = shapes.into_iter().map(gemm).collect();
-    products.iter().try_for_each(tune::check)?;
     let device = open(args)?;
-    let out = args.out.as_deref().or(args.table.as_deref());
-    let path = table_path(out, &device.info().name);
+    let path = table_path(args.out.as_deref(), &device.info().name);
     let output = Output::new(&path)?;
     let is_table = expect_table(&path)?;
-    if let (true, Some(_), Some(table)) = (is_table, &args.out, &args.table)
-        && !output.replaces(table)
-    {
-        let message =
-            "--out already has a table, and --table is another one: leave one of them out";
-        return Err(Error::usage_of("tune", message));
-    }
-    if let (true, true, Ok(table)) = (is_table, products.is_empty(), Table::read(&path))
+    if let (true, Ok(table)) = (is_table, Table::read(&path))
         && !table.is_of(device.info())
     {
         let (of, file) = (&table.device().name, path.display());
         let message = format!("{file} is the table of {of}: name another file with --out");
         return Err(Error::usage_of("tune", message));
     }
-    let base = match &args.table {
-        _ if products.is_empty() => None,
-        Some(table) => Some(Table::read(table)?),
-        None if is_table => Some(Table::read(&path)?),
-        None => match Table::nearest(device.info())? {
-            table if table.is_of(device.info()) => Some(table),
-            _ => {
-                let message = format!(
-                    "there is no table of {} to add products to: make one with `rungs tune --out FILE`, \
-                     then repeat this with --table FILE",
-                    device.info().name
-                );
-                return Err(Error::usage_of("tune", message));
-            }
-        },
-    };
-    if let Some(table) = &base {
-        let changes = table.changes().into_iter().filter(|change| !change.is_accepted);
-        let changed: Vec<_> = changes.map(|change| change.entry_point).collect();
-        if !changed.is_empty() {
-            let changed = changed.join(", ");
-            stdio::say(format_args!(
-                "warning: the PTX of {changed} has changed since the table was measured; measure \
-                 again with `rungs tune`"
-            ));
-        }
-    }
     let mut save = args.save.as_deref().map(|save| Save::new(save, Some(&output))).transpose()?;
     if device.is_soft() {
         stdio::say("warning: simulated times say nothing about a GPU, and neither will this table");
     }
-    // Until it is complete a table has another name, and what it replaces stays.
-    let so_far = match products.is_empty() {
-        true => with_suffix(&path, ".part"),
-        false => path.clone(),
-    };
-    let so_far_output = Output::new(&so_far)?;
     let before = with_suffix(&path, ".before");
-    let is_replaced = so_far != path && is_table;
-    if is_replaced {
+    if is_table {
         expect_table(&before)?;
-    }
-    if so_far != path {
-        expect_table(&so_far)?;
-        stdio::note(format_args!("until all is measured the table is in {}", so_far.display()));
     }
     let tuner = Tuner::new(&device)?;
     stdio::print(&format!("device:  {}\n", device.info().name))?;
@@ -122,57 +81,29 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
             steps.at(done, total);
             Ok(())
         }
-        other => steps.above(|| report(&other, &so_far_output, save.as_mut())),
+        other => steps.above(|| report(&other, None)),
     };
-    let (table, quality, wrong, ffma_gflops) = match base {
-        Some(table) => {
-            let tuning = tuner.products(&table, &products, report)?;
-            let Tuning { table, results, wrong, measured_loss, ffma_gflops } = tuning;
-            let quality = format!(
-                "model:   what it chooses takes {measured_loss:.3}x the time of the fastest over \
-                 {} shape(s); {} exception(s) in the table\nerrors:  {}",
-                results.len(),
-                table.exceptions().len(),
-                errors(&results)
-            );
-            (table, quality, wrong, ffma_gflops)
-        }
-        None => {
-            let Calibration { table, samples, error, wrong, ffma_gflops } =
-                tuner.run(effort, report)?;
-            if let Some(save) = &mut save {
-                samples.iter().try_for_each(|sample| save.line(&lines::sample(sample)))?;
-            }
-            let quality = format!(
-                "model:   {} kernels, whose costs are fitted to {} times; half of these are \
-                 within {error:.3}x",
-                table.kernels().len(),
-                samples.len()
-            );
-            (table, quality, wrong, ffma_gflops)
-        }
-    };
+    let Calibration { table, samples, error, wrong, ffma_gflops } = tuner.run(effort, report)?;
     drop(steps);
-    if is_replaced {
+    if is_table {
         fs::copy(&path, &before).map_err(|error| Error::not_written(&before, &error))?;
     }
     output.write_text(&table.to_json())?;
-    if so_far != path {
-        fs::remove_file(&so_far).map_err(|error| Error::not_written(&so_far, &error))?;
+    if is_table {
+        stdio::note(format_args!("{} has the table that was there", before.display()));
     }
-    if is_replaced {
-        stdio::note(format_args!(
-            "{} has the table that was there, whose products may be measured again: `--shapes`",
-            before.display()
-        ));
+    if let Some(save) = &mut save {
+        samples.iter().try_for_each(|sample| save.line(&lines::sample(sample)))?;
     }
-    let drift = ffma_gflops.map(|[before, after]| {
-        format!("; multiply-adds {before:.0} GFLOP/s before, {after:.0} after")
-    });
     stdio::print(&format!(
-        "{quality}\ntime:    {:.0} s{}\ntable:   {}\n",
+        "model:   {} kernels, whose costs are fitted to {} times; half of these are within \
+         {error:.3}x\n\
+         time:    {:.0} s{}\n\
+         table:   {}\n",
+        table.kernels().len(),
+        samples.len(),
         clock.elapsed().as_secs_f64(),
-        drift.unwrap_or_default(),
+        drift(ffma_gflops),
         path.display(),
     ))?;
     Ok(if wrong == 0 { Outcome::Right } else { Outcome::Wrong })
@@ -189,9 +120,8 @@ fn open(args: &TuneArgs) -> Result<Device, Error> {
     Ok(device)
 }
 
-/// Keeps and prints what happens. The output is replaced as a whole, so that there is a table at
-/// any time, though not of all kernels.
-fn report(progress: &Progress<'_>, output: &Output, save: Option<&mut Save>) -> Result<(), Error> {
+/// Prints what happens, and saves a product's times.
+fn report(progress: &Progress<'_>, save: Option<&mut Save>) -> Result<(), Error> {
     match progress {
         // The bar shows it.
         Progress::Step { .. } => {}
@@ -201,8 +131,7 @@ fn report(progress: &Progress<'_>, output: &Output, save: Option<&mut Save>) -> 
         Progress::WrongKernel { kernel, mistake } => {
             stdio::print(&format!("{:<16}WRONG, not measured: {mistake}\n", kernel.name()))?;
         }
-        Progress::Kernel { costs, samples, error, table } => {
-            output.write_text(&table.to_json())?;
+        Progress::Kernel { costs, samples, error, .. } => {
             stdio::print(&costs_line(costs, *samples, *error))?;
         }
         Progress::NoBaseline(missing) => stdio::say(no_baseline(missing)),
@@ -213,12 +142,11 @@ fn report(progress: &Progress<'_>, output: &Output, save: Option<&mut Save>) -> 
         Progress::WrongChoice { shape, configuration, reason } => {
             stdio::print(&format!("{shape}: {configuration} is WRONG: {reason}\n"))?;
         }
-        Progress::Product { result, is_exception, was_exception, table } => {
+        Progress::Product { result } => {
             if let Some(save) = save {
                 save.line(&json::line(&SearchLine::new(result)))?;
             }
-            output.write_text(&table.to_json())?;
-            stdio::print(&product_line(result, *is_exception, *was_exception))?;
+            stdio::print(&product_line(result))?;
         }
     }
     Ok(())
@@ -235,7 +163,7 @@ fn costs_line(costs: &Costs, samples: usize, error: f64) -> String {
 }
 
 /// What came of a product, for people.
-fn product_line(result: &SearchResult, is_exception: bool, was_exception: bool) -> String {
+fn product_line(result: &SearchResult) -> String {
     let ms = |ns: f64| milliseconds(1e-6 * ns);
     let fastest = result.fastest();
     let chosen = match result.chosen_run() {
@@ -247,7 +175,7 @@ fn product_line(result: &SearchResult, is_exception: bool, was_exception: bool) 
         format!("; left out: {configuration}, {}, rms error {error:.2}x cuBLAS's", ms(run.ns()))
     });
     format!(
-        "{:<7}{:<20}{:>11} predicted, {chosen}, {}; fastest {:>11}, {:.3}x, {}{}{}\n",
+        "{:<7}{:<20}{:>11} predicted, {chosen}, {}; fastest {:>11}, {:.3}x, {}{}\n",
         result.gemm.compute,
         result.shape(),
         ms(result.chosen.ns),
@@ -256,12 +184,15 @@ fn product_line(result: &SearchResult, is_exception: bool, was_exception: bool) 
         result.loss_of_chosen(),
         fastest.configuration,
         left_out.unwrap_or_default(),
-        match (is_exception, was_exception) {
-            (true, _) => " (exception)",
-            (false, true) => " (no exception any more)",
-            (false, false) => "",
-        },
     )
+}
+
+/// How clocks drift, in words.
+fn drift(ffma_gflops: Option<[f64; 2]>) -> String {
+    let words = ffma_gflops.map(|[before, after]| {
+        format!("; multiply-adds {before:.0} GFLOP/s before, {after:.0} after")
+    });
+    words.unwrap_or_default()
 }
 
 /// What errors decided, in words.

@@ -9,9 +9,8 @@ use cuda_driver::soft;
 use cuda_driver::soft_cuda::Findings;
 use host::Environment;
 use host::format::is_control_or_format;
-use host::timer::Clock;
 use host::verify::{Bound, Method};
-use host::{Compute, Element, L2, Limit, Load, Title};
+use host::{Clock, Compute, Element, L2, Limit, Load, Title};
 use serde::Serialize;
 
 use super::format::percent;

@@ -5,9 +5,8 @@ use super::page;
 use super::record::{Record, Setting};
 use crate::error::Error;
 use crate::io::stdio::{accent, print, print_styled};
-use host::Compute;
 use host::side_by_side::SAMPLE_MS;
-use host::timer::Clock;
+use host::{Clock, Compute};
 
 /// The width of the first column.
 const NAME: usize = 25;

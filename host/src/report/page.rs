@@ -4,9 +4,8 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Row, Table};
 use host::kernels::abi::{Arithmetic, KernelDescriptor};
 use host::time::Samples;
-use host::timer::Clock;
 use host::verify::{Bound, Check, Deviation, Method};
-use host::{Compute, DeviceInfo, Element, Gemm, L2, Load, select};
+use host::{Clock, Compute, DeviceInfo, Element, Gemm, L2, Load, select};
 use serde::Serialize;
 
 use super::format::{Format, milliseconds, number, percent, scientific};

@@ -7,7 +7,7 @@ use gemm_matrix::Element;
 use super::arguments::{Factor, by_the_callers_names};
 use crate::device::{Device, Stream};
 use crate::error::Error;
-use crate::plan::{self, PlanCache, RawExtras, of_any_factors};
+use crate::plan::{self, PlanCache, RawExtras, Variant, of_any_factors};
 use crate::problem::{Compute, Gemm};
 use crate::select::Auto;
 
@@ -143,12 +143,15 @@ impl Handle {
         // A plan for misaligned operands may need memory for copies. The alignment of the matrices
         // in a batch of pointers is unknown.
         let is_aligned = gemm.pointers || (addresses[0] | addresses[1]).is_multiple_of(16);
-        let id = self.stream.as_raw().0 as usize;
-        let core = match self.plans.find(&gemm, id, is_aligned) {
+        let stream = self.stream.as_raw().0 as usize;
+        let variant = Variant { stream, is_aligned, is_measured: false };
+        let core = match self.plans.find(&gemm, variant) {
             Some(core) => core,
             None => {
-                let builder = self.auto.plan(gemm).map_err(by_the_callers_names)?;
-                let prepared = self.plans.prepare(&gemm, id, is_aligned, builder.on(&self.stream));
+                let candidates = self.stream.device().measured_candidates();
+                let builder = self.auto.plan_on(gemm, &self.stream, candidates);
+                let builder = builder.map_err(by_the_callers_names)?;
+                let prepared = self.plans.prepare(&gemm, variant, builder);
                 prepared.map_err(by_the_callers_names)?
             }
         };

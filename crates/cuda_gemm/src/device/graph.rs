@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use cuda_driver::sys::{self, CUgraph, CUgraphExec};
+use cuda_driver::sys::{self, CUgraph, CUgraphExec, CUresult};
 
 use super::stream::Stream;
 use crate::error::Error;
@@ -73,6 +73,24 @@ impl Stream {
         let graph = Graph { exec, stream: self.clone() };
         device.check("cuGraphDestroy", destroyed)?;
         Ok(graph)
+    }
+
+    /// Whether work on this stream is captured into a graph now.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Driver`].
+    pub fn is_capturing(&self) -> Result<bool, Error> {
+        let _current = self.device().enter()?;
+        let mut status = 0;
+        // SAFETY: the stream exists, and `status` is valid for the write.
+        let asked = unsafe { sys::cuStreamIsCapturing(self.as_raw(), &raw mut status) };
+        if asked == CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT {
+            // The legacy stream, while another stream that waits for it captures.
+            return Ok(true);
+        }
+        self.device().check("cuStreamIsCapturing", asked)?;
+        Ok(status != 0)
     }
 }
 

@@ -82,6 +82,8 @@ struct Shared {
     info: DeviceInfo,
     stream: ManuallyDrop<Arc<CudaStream>>,
     queue: Arc<Queue>,
+    /// A value that all handles share: see [`Device::shared_value`].
+    value: OnceLock<Kept>,
     context: Arc<LoadedContext>,
 }
 
@@ -159,7 +161,7 @@ impl Device {
             CudaStream::new(StreamFlags::DEFAULT, None).map_err(fail("creating a stream"))?
         };
         let (stream, queue) = (ManuallyDrop::new(Arc::new(stream)), Arc::default());
-        let shared = Arc::new(Shared { info, stream, queue, context });
+        let shared = Arc::new(Shared { info, stream, queue, value: OnceLock::new(), context });
         Ok(Self { shared, kept: Some(Arc::default()) })
     }
 
@@ -192,6 +194,15 @@ impl Device {
     /// handles, which keep nothing.
     pub(crate) fn kept<T: Any + Send + Sync + Default>(&self) -> Option<&T> {
         self.kept.as_ref()?.get_or_init(|| Box::<T>::default()).downcast_ref()
+    }
+
+    /// A value of this type that the device has as long as any handle exists, made on the first
+    /// call.
+    ///
+    /// The value holds no handle of the device. All callers name one type.
+    pub(crate) fn shared_value<T: Any + Send + Sync + Default>(&self) -> &T {
+        let value = self.shared.value.get_or_init(|| Box::<T>::default());
+        value.downcast_ref().expect("one type is shared")
     }
 
     /// A handle of this device that does not keep the kept values alive.

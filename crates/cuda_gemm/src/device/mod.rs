@@ -10,6 +10,7 @@ mod loaded;
 mod module;
 mod queue;
 mod stream;
+mod timer;
 
 pub use current::Entered;
 pub use environment::Environment;
@@ -21,3 +22,4 @@ pub(crate) use limits::RESERVED_SHARED;
 pub use module::EntryPoint;
 pub use queue::Exclusive;
 pub use stream::Stream;
+pub use timer::{Clock, Timer};

@@ -66,6 +66,33 @@ impl Memory {
         device.check("filling device memory", result)
     }
 
+    /// Fills the memory with repetitions of a pattern, and waits for the end.
+    pub(crate) fn repeat(&mut self, pattern: &[u32]) -> Result<(), Error> {
+        if pattern.is_empty() {
+            return self.fill(0);
+        }
+        let device = self.stream.device();
+        let _current = device.enter()?;
+        // Until the copies are done, nobody captures on the stream.
+        let _exclusive = self.stream.exclusive();
+        let first = &pattern[..pattern.len().min(self.len())];
+        // SAFETY: the memory has room for the words, which stay until the stream is waited for.
+        let mut copied = unsafe { copy_from_host(&self.stream, self.address(), first) };
+        let mut done = first.len();
+        while copied.is_ok() && done < self.len() {
+            let more = done.min(self.len() - done);
+            let [to, from] =
+                [done, 0].map(|words| sys::CUdeviceptr(self.address() + 4 * words as u64));
+            // SAFETY: the source is the first `more <= done` words, which earlier work wrote. The
+            // destination is the `more` words after the first `done`, and within the memory.
+            let code =
+                unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, 4 * more, self.stream.as_raw()) };
+            copied = device.check("copying on the device", code);
+            done += more;
+        }
+        self.stream.synchronize().and(copied)
+    }
+
     /// Moves the memory to another stream, whose work waits for the work enqueued so far.
     ///
     /// # Errors

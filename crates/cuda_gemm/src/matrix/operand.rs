@@ -54,7 +54,7 @@ pub struct OperandMut<'m> {
 
 impl<'m> OperandRef<'m> {
     /// Borrows one matrix.
-    pub(super) fn new(
+    pub(crate) fn new(
         stream: &'m Stream,
         element: Element,
         address: u64,

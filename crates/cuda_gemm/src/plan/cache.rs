@@ -20,21 +20,31 @@ pub(crate) struct PlanCache(HashMap<Key, Arc<Core>>);
 /// The properties that calls of one plan share. Alpha and beta matter only in being 0 or not.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
-    /// The stream, by its address in the driver.
-    stream: usize,
+    variant: Variant,
     sizes: [usize; 10],
-    flags: [bool; 7],
+    flags: [bool; 6],
     compute: Compute,
     output: Element,
     epilogue: Epilogue,
 }
 
+/// What tells plans of one product apart.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Variant {
+    /// The stream, by its address in the driver.
+    pub(crate) stream: usize,
+    /// Whether A and B begin on 16 bytes.
+    pub(crate) is_aligned: bool,
+    /// Whether the product was to be measured.
+    pub(crate) is_measured: bool,
+}
+
 impl Key {
-    fn new(gemm: &Gemm, stream: usize, is_aligned: bool) -> Self {
+    fn new(gemm: &Gemm, variant: Variant) -> Self {
         let Gemm { m, n, k, lda, ldb, ldc, batch, compute, output, epilogue, .. } = *gemm;
         let [stride_a, stride_b, stride_c] = gemm.strides();
         Self {
-            stream,
+            variant,
             sizes: [m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c],
             flags: [
                 gemm.trans_a,
@@ -43,7 +53,6 @@ impl Key {
                 gemm.factors_on_device,
                 gemm.alpha == 0.0,
                 gemm.beta == 0.0,
-                is_aligned,
             ],
             compute,
             output,
@@ -64,20 +73,19 @@ impl PlanCache {
         self.0.len()
     }
 
-    /// The plan of a product on a stream, if it exists.
-    pub(crate) fn find(&self, gemm: &Gemm, stream: usize, is_aligned: bool) -> Option<Arc<Core>> {
-        self.0.get(&Key::new(gemm, stream, is_aligned)).cloned()
+    /// The plan of a product, if it exists.
+    pub(crate) fn find(&self, gemm: &Gemm, variant: Variant) -> Option<Arc<Core>> {
+        self.0.get(&Key::new(gemm, variant)).cloned()
     }
 
     /// Prepares a plan and keeps it.
     pub(crate) fn prepare(
         &mut self,
         gemm: &Gemm,
-        stream: usize,
-        is_aligned: bool,
+        variant: Variant,
         builder: PlanBuilder,
     ) -> Result<Arc<Core>, Error> {
-        let builder = if is_aligned { builder } else { builder.any_alignment() };
+        let builder = if variant.is_aligned { builder } else { builder.any_alignment() };
         let Plan { core, .. } = match builder.clone().prepare() {
             // The other plans' memory may no longer be needed.
             Err(Error::DeviceMemory { .. }) if !self.0.is_empty() => {
@@ -89,7 +97,7 @@ impl PlanCache {
         if self.0.len() == MAX_PLANS {
             self.0.clear();
         }
-        self.0.insert(Key::new(gemm, stream, is_aligned), Arc::clone(&core));
+        self.0.insert(Key::new(gemm, variant), Arc::clone(&core));
         Ok(core)
     }
 }

@@ -11,8 +11,9 @@ use crate::problem::Gemm;
 impl Auto {
     /// The best kernels for a product, up to `count`, each as it is launched best.
     ///
-    /// The first is [the choice](Auto::choose), unless a measurement says otherwise. There are
-    /// none for f32 on the software device, whose choice goes by the work of an interpreter.
+    /// The first is [the choice](Auto::choose), unless the product [was
+    /// measured](Auto::measured_choice). There are none for f32 on the software device, whose
+    /// choice goes by the work of an interpreter.
     ///
     /// ```
     /// use cuda_gemm::{Compute, Device, DeviceChoice, Gemm};

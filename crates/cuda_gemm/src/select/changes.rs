@@ -40,8 +40,8 @@ impl Table {
             let is_accepted = is(&device.changed_since);
             (!is(&device.ptx_sha256)).then_some(Change { entry_point, sha256, is_accepted })
         };
-        let exceptions = self.exceptions().iter().flat_map(|at| [&at.best, &at.instead_of]);
-        let named: HashSet<_> = exceptions.map(|timed| timed.kernel.name()).collect();
+        let products = self.products().iter();
+        let named: HashSet<_> = products.map(|product| product.best.kernel.name()).collect();
         let costed: HashSet<_> = self.kernels().iter().map(|costs| costs.kernel.name()).collect();
         let others = kernels_gpu::kernels()
             .filter(|kernel| named.contains(kernel.name()) && !costed.contains(kernel.name()));
@@ -70,7 +70,7 @@ mod tests {
     use crate::plan::{Configuration, find_kernel};
     use crate::problem::{Compute, Gemm};
     use crate::select::digests::of_every_table;
-    use crate::select::table::{Exception, TUNED, Timed};
+    use crate::select::table::{MeasuredProduct, TUNED, Timed};
 
     /// The first built-in table, as if it had just been measured.
     fn table() -> Table {
@@ -113,26 +113,22 @@ mod tests {
     }
 
     #[test]
-    fn kernels_of_exceptions_are_looked_at_too() {
-        let table = table().with_exceptions(Vec::new()).unwrap();
+    fn kernels_of_measured_products_are_looked_at_too() {
         let gemm = Gemm::new(64, 64, 64);
-        for (compute, best) in [(Compute::Bf16, "wgmma_64x64"), (Compute::Tf32, "tf32_64x128")] {
-            let instead_of = table.kernels()[0].kernel.name();
-            let instead_of = if compute == Compute::Bf16 { "wgmma_64x128" } else { instead_of };
-            let [best, instead_of] = [best, instead_of]
-                .map(|name| Timed::new(Configuration::new(find_kernel(name).unwrap()), 9.0));
-            let name = best.kernel.name();
-            let gemm = gemm.computed_in(compute);
-            let exception = Exception::new(&gemm, best, instead_of);
-            let table = table.with_product(&gemm, Some(exception)).unwrap();
+        for (compute, name) in [(Compute::Bf16, "wgmma_64x64"), (Compute::Tf32, "tf32_64x128")] {
+            let kernel = find_kernel(name).unwrap();
+            let table = table().with_products(Vec::new()).unwrap();
+            let mut device = table.device().clone();
+            device.add(kernel);
+            let best = Timed::new(Configuration::new(kernel), 9.0);
+            let product = MeasuredProduct::new(&gemm.computed_in(compute), best);
+            let table = table.with_device(device).unwrap().with_products(vec![product]).unwrap();
             assert_eq!(table.changes(), []);
             // As if the kernel had been another one.
             let digest = &table.device().ptx_sha256[name];
             let text = table.to_json().replacen(digest, &"0123456789abcdef".repeat(4), 1);
             let changes = Table::parse(&text, "a test").unwrap().changes();
             assert_eq!(changes.iter().map(|change| change.entry_point).collect::<Vec<_>>(), [name]);
-            // Its exceptions go, and with them what is looked at.
-            assert_eq!(table.with_product(&gemm, None).unwrap().exceptions().len(), 0);
         }
     }
 

@@ -16,9 +16,9 @@
 //! ```
 //!
 //! A [`Table`] has a few numbers for each kernel, measured by `rungs tune`. A [`Model`] predicts
-//! times from them, and the shortest time wins. A product that was measured itself has an
-//! [`Exception`](table::Exception), which comes first. A GPU without a table gets the costs of the
-//! one most like it, scaled.
+//! times from them, and the shortest time wins. A product that was measured itself has a
+//! [`MeasuredProduct`], which comes first. A GPU without a table gets the costs of the one most like
+//! it, scaled.
 
 mod candidates;
 mod changes;
@@ -26,8 +26,11 @@ mod configurations;
 mod copies;
 mod digests;
 mod grid;
+mod measure;
+mod measured;
 pub mod model;
 mod prediction;
+mod product_file;
 mod product_key;
 mod rule;
 mod scale;
@@ -46,12 +49,16 @@ use crate::error::Error;
 use crate::plan::{Configuration, Plan, PlanBuilder, is_fma_for_tf32};
 use crate::problem::{Compute, Gemm};
 
+use measured::Store;
 use product_key::ProductKey;
 
 pub use changes::Change;
+pub use measure::{Measurement, Skipped};
+pub use measured::{MeasuredChoice, Source};
 pub use model::Model;
 pub use prediction::Prediction;
-pub use table::Table;
+pub use product_file::{CACHE_VARIABLE, ProductFile};
+pub use table::{MeasuredProduct, Table};
 
 /// The name that stands for the choice.
 pub const NAME: &str = "auto";
@@ -99,7 +106,7 @@ impl fmt::Display for Basis {
 /// let choice = auto.choose(&gemm)?;
 /// // Best first.
 /// assert_eq!(auto.predictions(&gemm, 3)[0].configuration, choice);
-/// assert_eq!(auto.exception(&gemm), None);
+/// assert!(auto.measured_choice(&gemm).is_none());
 /// let product = auto.plan_by(gemm, &choice)?.prepare()?;
 /// assert_eq!(*product.configuration(), choice);
 /// # Ok::<(), cuda_gemm::Error>(())
@@ -108,8 +115,10 @@ pub struct Auto {
     device: Device,
     basis: Basis,
     model: Model,
-    /// Products that were measured on this device, what was fastest for them, and nanoseconds.
-    exceptions: HashMap<ProductKey, (Configuration, f64)>,
+    /// Whether measured products come before the model.
+    by_measurements: bool,
+    /// The table's products that were measured, what was fastest for them, and nanoseconds.
+    products: HashMap<ProductKey, (Configuration, f64)>,
 }
 
 impl Device {
@@ -135,17 +144,18 @@ impl Device {
     pub fn auto_by(&self, table: &Table) -> Result<Auto, Error> {
         let info = self.info();
         let is_own = table.is_of(info);
-        let (model, basis, exceptions) = match is_own {
-            true => (Model::new(table), Basis::Measured, table.exceptions()),
+        let (model, basis, products) = match is_own {
+            true => (Model::new(table), Basis::Measured, table.products()),
             false => {
                 let scaled = scale::scaled(table, info)?;
                 (Model::new(&scaled), Basis::Scaled(table.device().name.clone()), &[][..])
             }
         };
-        let exceptions = exceptions
+        let products = products
             .iter()
             .filter_map(|at| Some((at.key()?, (at.best.configuration(), at.best.ns))));
-        Ok(Auto { device: self.clone(), basis, model, exceptions: exceptions.collect() })
+        let (device, products) = (self.clone(), products.collect());
+        Ok(Auto { device, basis, model, by_measurements: true, products })
     }
 
     /// The blocks of a kernel's entry point that are resident on a multiprocessor, as the driver
@@ -202,6 +212,12 @@ impl Device {
 }
 
 impl Auto {
+    /// The same choices without measured products, neither a file's nor a table's.
+    #[must_use]
+    pub fn by_model_alone(self) -> Self {
+        Self { by_measurements: false, products: HashMap::new(), ..self }
+    }
+
     /// What choices are based on.
     pub fn basis(&self) -> &Basis {
         &self.basis
@@ -214,7 +230,7 @@ impl Auto {
 
     /// What choices for products in a precision are based on, in words.
     pub fn basis_for(&self, compute: Compute) -> String {
-        let measured = self.exceptions.keys().filter(|key| key.compute() == compute).count();
+        let measured = self.products.keys().filter(|key| key.compute() == compute).count();
         match measured {
             0 => self.basis.to_string(),
             count => format!("{}, and {count} product(s) that were measured themselves", self.basis),
@@ -231,8 +247,8 @@ impl Auto {
     /// Those of [`Gemm::validate`].
     pub fn choose(&self, gemm: &Gemm) -> Result<Configuration, Error> {
         gemm.validate()?;
-        if let Some(exception) = self.exception(gemm) {
-            return Ok(exception);
+        if let Some(measured) = self.measured_choice(gemm) {
+            return Ok(measured.configuration);
         }
         if self.is_by_work(gemm) {
             return Ok(rule::for_software(gemm));
@@ -255,17 +271,19 @@ impl Auto {
         matches!(self.basis, Basis::Software(_)) && gemm.compute == Compute::F32
     }
 
-    /// The configuration measured to be fastest for this product on this device, if a table has one.
+    /// The configuration that was measured to be fastest for this product on this device.
     ///
-    /// The matrices are dense, or vectors of 16 bytes read the same parts of their rows.
-    pub fn exception(&self, gemm: &Gemm) -> Option<Configuration> {
-        self.measured(gemm).map(|(configuration, _)| configuration)
-    }
-
-    /// The exception for a product, and nanoseconds.
-    fn measured(&self, gemm: &Gemm) -> Option<(Configuration, f64)> {
-        let (configuration, ns) = *self.exceptions.get(&ProductKey::of(gemm)?)?;
-        gemm.suits(configuration.kernel).then_some((configuration, ns))
+    /// What the device [measured or read](ProductFile::of) comes first, then the table's products.
+    /// The matrices are dense, or vectors of 16 bytes reach the same parts of their rows.
+    pub fn measured_choice(&self, gemm: &Gemm) -> Option<MeasuredChoice> {
+        let key = ProductKey::of(gemm)?;
+        let suits = |found: &MeasuredChoice| gemm.suits(found.configuration.kernel);
+        let of_device = || Store::of(&self.device).find(&self.device, &key);
+        let of_device = self.by_measurements.then(of_device).flatten();
+        of_device.filter(suits).or_else(|| {
+            let (configuration, ns) = *self.products.get(&key)?;
+            Some(MeasuredChoice { configuration, ns, source: Source::Table }).filter(suits)
+        })
     }
 
     /// Chooses a kernel for a product and checks it, once for any number of calls. The memory that
@@ -280,11 +298,14 @@ impl Auto {
 
     /// Chooses a kernel for a product; how it is prepared may then be altered.
     ///
+    /// After [`Device::measure`], a new product is measured first.
+    ///
     /// # Errors
     ///
-    /// Those of [`Auto::choose`] and [`Device::kernel`].
+    /// Those of [`Auto::choose`], [`Device::kernel`] and [`Auto::measure`], and
+    /// [`Error::Disagreement`].
     pub fn plan(&self, gemm: Gemm) -> Result<PlanBuilder, Error> {
-        self.plan_by(gemm, &self.choose(&gemm)?)
+        self.plan_on(gemm, &self.device.stream(), self.device.measured_candidates())
     }
 
     /// How to prepare a product by a kernel, and a way to launch it, of the caller's choice: one of

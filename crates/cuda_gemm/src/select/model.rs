@@ -211,7 +211,7 @@ impl Features {
             clusters: &model.costs.clusters,
         };
         let grid = Grid::new(&form, configuration, slots);
-        let at_once = (multiprocessors * u64::from(resident)) as f64;
+        let at_once = (multiprocessors * u64::from(resident)) as f64 / grid.splits;
         let bytes = Bytes::new(&form, configuration, &grid, at_once, model.l2_bytes);
         let Edges { outside, share } = Edges::new(&form, configuration);
         // Of several rounds, edge tiles have the last, and their share of the others.

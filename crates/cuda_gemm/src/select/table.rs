@@ -5,7 +5,7 @@
 //! checks it, and nothing alters it afterwards.
 //!
 //! ```
-//! use cuda_gemm::select::table::{Costs, DeviceCosts, EntryCosts, Exception, Measured, Timed};
+//! use cuda_gemm::select::table::{Costs, DeviceCosts, EntryCosts, Measured, MeasuredProduct, Timed};
 //! use cuda_gemm::{Configuration, Device, DeviceChoice, Gemm, Table, find_kernel};
 //!
 //! let device = Device::open(DeviceChoice::Soft)?;
@@ -36,11 +36,9 @@
 //!     matrix: 1.0,
 //! };
 //! let table = Table::new(measured, costs, kernels, Vec::new())?;
-//! let timed = |splits, ns| {
-//!     Timed::new(Configuration { splits, ..Configuration::new(kernel) }, ns)
-//! };
-//! let exception = Exception::new(&Gemm::new(64, 64, 4096), timed(2, 9e3), timed(1, 11e3));
-//! let table = table.with_exceptions(vec![exception])?;
+//! let best = Timed::new(Configuration { splits: 2, ..Configuration::new(kernel) }, 9e3);
+//! let product = MeasuredProduct::new(&Gemm::new(64, 64, 4096), best);
+//! let table = table.with_products(vec![product])?;
 //!
 //! let auto = device.auto_by(&Table::parse(&table.to_json(), "a copy")?)?;
 //! assert_eq!(auto.choose(&Gemm::new(64, 64, 4096))?.splits, 2);
@@ -53,14 +51,13 @@ mod valid;
 use std::fmt;
 use std::path::Path;
 
-use super::product_key::ProductKey;
 use crate::device::{Device, DeviceChoice, DeviceInfo, Peak};
 use crate::error::Error;
-use crate::problem::Gemm;
 use host_system::text;
 
 use parts::Parts;
-pub use parts::{Costs, DeviceCosts, EntryCosts, Exception, Measured, Timed};
+pub use parts::{Costs, DeviceCosts, EntryCosts, Measured, MeasuredProduct, Timed};
+pub(super) use valid::check_product;
 
 /// The tables under `crates/cuda_gemm/tuned`: file name and text.
 pub(super) const TUNED: &[(&str, &str)] = include!(env!("TUNED_TABLES"));
@@ -87,10 +84,10 @@ impl Table {
         device: Measured,
         costs: DeviceCosts,
         kernels: Vec<Costs>,
-        exceptions: Vec<Exception>,
+        products: Vec<MeasuredProduct>,
     ) -> Result<Self, Error> {
         let place = format!("the table of {}", device.name);
-        let parts = Parts { device, costs, kernels, exceptions };
+        let parts = Parts { device, costs, kernels, products };
         Self::checked(parts, place)
     }
 
@@ -119,59 +116,13 @@ impl Table {
         self.altered(|parts| parts.kernels = kernels)
     }
 
-    /// The same with other exceptions.
+    /// The same with other measured products.
     ///
     /// # Errors
     ///
     /// As for [`Table::new`].
-    pub fn with_exceptions(&self, exceptions: Vec<Exception>) -> Result<Self, Error> {
-        self.altered(|parts| parts.exceptions = exceptions)
-    }
-
-    /// Whether a table can have an exception for a product: it is one of dense matrices, or [like](Table::with_product) one.
-    pub fn can_have(gemm: &Gemm) -> bool {
-        ProductKey::of(gemm).is_some()
-    }
-
-    /// The same with this exception for a product in place of the one that it may have, or with none. A product is like one of dense matrices if
-    /// the same of A and B (in f32 of C, too) can be read by vectors of 16 bytes, alpha is not 0, it is no batch of pointers, and batches share neither A nor B.
-    ///
-    /// Where the PTX of a kernel for tensor cores in this exception has changed since others of it were measured, these go.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Table::new`], for a product that is [none of a table](Table::can_have), and for an exception of another product.
-    pub fn with_product(&self, gemm: &Gemm, exception: Option<Exception>) -> Result<Self, Error> {
-        let Some(key) = ProductKey::of(gemm) else {
-            let place = format!("the table of {}", self.0.device.name);
-            let reason = "this product is not like one of dense matrices".to_owned();
-            return Err(Error::Table { place, reason });
-        };
-        if exception.as_ref().is_some_and(|exception| exception.key() != Some(key)) {
-            let place = format!("the table of {}", self.0.device.name);
-            let reason = "the exception is of another product".to_owned();
-            return Err(Error::Table { place, reason });
-        }
-        self.altered(|parts| {
-            parts.exceptions.retain(|one| one.key() != Some(key));
-            for kernel in exception.iter().flat_map(|one| [one.best.kernel, one.instead_of.kernel])
-            {
-                let name = kernel.name();
-                if parts.kernels.iter().any(|costs| costs.kernel.name() == name) {
-                    continue;
-                }
-                let before = parts.device.ptx_sha256.get(name).cloned();
-                parts.device.add(kernel);
-                if parts.device.ptx_sha256.get(name) != before.as_ref() {
-                    let is_named = |one: &Exception| {
-                        [&one.best, &one.instead_of].iter().any(|at| at.kernel.name() == name)
-                    };
-                    parts.exceptions.retain(|one| !is_named(one));
-                    parts.device.changed_since.remove(name);
-                }
-            }
-            parts.exceptions.extend(exception);
-        })
+    pub fn with_products(&self, products: Vec<MeasuredProduct>) -> Result<Self, Error> {
+        self.altered(|parts| parts.products = products)
     }
 
     fn altered(&self, alter: impl FnOnce(&mut Parts)) -> Result<Self, Error> {
@@ -181,7 +132,7 @@ impl Table {
         Self::checked(parts, place)
     }
 
-    /// Whether it was measured on a device like this: the costs of others are scaled, and their exceptions do not hold. A device that does not
+    /// Whether it was measured on a device like this: the costs of others are scaled, and their products do not count. A device that does not
     /// tell how many multiprocessors it has is like any of its name.
     pub fn is_of(&self, info: &DeviceInfo) -> bool {
         let measured = self.device();
@@ -205,10 +156,9 @@ impl Table {
         &self.0.kernels
     }
 
-    /// Products, in any precision, for which what the costs say is fastest was slower than another, or less accurate
-    /// than cuBLAS.
-    pub fn exceptions(&self) -> &[Exception] {
-        &self.0.exceptions
+    /// Products, in any precision, that were measured themselves.
+    pub fn products(&self) -> &[MeasuredProduct] {
+        &self.0.products
     }
 
     /// Reads a table from a file.

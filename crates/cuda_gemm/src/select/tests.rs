@@ -49,10 +49,7 @@ fn a_table_reads_back_what_it_wrote() {
     let table = table();
     let again = Table::parse(&table.to_json(), "again").unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(again.to_json(), table.to_json());
-    assert_eq!(
-        again.exceptions()[0].best.configuration(),
-        table.exceptions()[0].best.configuration()
-    );
+    assert_eq!(again.products()[0].best.configuration(), table.products()[0].best.configuration());
 }
 
 #[test]
@@ -93,8 +90,8 @@ fn a_bad_table_says_which_line_or_entry() {
         ("\"tile_32x32\"", "\"tile_64x64\"", "there are two `tile_64x64`"),
         ("\"step_ns\": 1700.0", "\"step_ns\": 0", "`tile_64x64`: `aligned[1].step_ns` is 0"),
         ("\"join_ns\": 600.0", "\"join_ns\": -0.5", "`join_ns` is -0.5"),
-        ("\"splits\": 1", "\"splits\": 0", "splits` is 0, and must be at least 1"),
-        ("\"m\": 512", "\"m\": 4294967296", "exception 4294967296x512x512: m is"),
+        ("\"splits\": 3", "\"splits\": 0", "splits` is 0, and must be at least 1"),
+        ("\"m\": 512", "\"m\": 4294967296", "product 4294967296x512x512: m is"),
     ] {
         let (place, reason) = parse(from, to);
         assert!(place == "bad.json" && reason.contains(says), "{to}: {place}: {reason}");
@@ -170,30 +167,27 @@ fn no_table_is_made_that_is_not_checked() {
         }
     }
 
-    let mut exceptions = table.exceptions().to_vec();
-    exceptions.extend_from_within(..1);
-    refused(table.with_exceptions(exceptions), "there are two exceptions 512x512x512");
-    let exception = |alter: fn(&mut table::Exception)| {
-        let mut exceptions = table.exceptions().to_vec();
-        alter(&mut exceptions[0]);
-        table.with_exceptions(exceptions)
+    let mut products = table.products().to_vec();
+    products.extend_from_within(..1);
+    refused(table.with_products(products), "there are two products 512x512x512");
+    let product = |alter: fn(&mut MeasuredProduct)| {
+        let mut products = table.products().to_vec();
+        alter(&mut products[0]);
+        table.with_products(products)
     };
     let neither = "`async_copy` takes neither splits nor copies";
     for (alter, says) in [
         (|at| at.n = 1 << 32, "n is 4294967296"),
         (|at| at.best.splits = 0, "`best.splits` is 0"),
-        (|at| at.instead_of.splits = 0, "`instead_of.splits` is 0"),
         (|at| at.best.ns = 0.0, "`best.ns` is 0"),
-        (|at| at.instead_of.ns = f64::NAN, "`instead_of.ns` is NaN"),
+        (|at| at.best.ns = f64::NAN, "`best.ns` is NaN"),
         (|at| at.best = timed("async_copy", 3, false), neither),
         (|at| at.best = timed("async_copy", 1, true), neither),
-        (|at| at.instead_of = timed("async_copy", 2, false), neither),
-        // These have neither costs nor digests.
+        // It has neither costs nor digests.
         (|at| at.best = timed("smem_full", 1, false), "`best`: `smem_full` is not among"),
-        (|at| at.instead_of = timed("naive", 1, false), "`instead_of`: `naive` is not among"),
-    ] as [(fn(&mut table::Exception), _); _]
+    ] as [(fn(&mut MeasuredProduct), _); _]
     {
-        refused(exception(alter), says);
+        refused(product(alter), says);
     }
 
     let persistent = table::Costs {
@@ -204,9 +198,9 @@ fn no_table_is_made_that_is_not_checked() {
     let old = Measured { capability: (8, 0), ..table.device().clone() };
     let old = table.with_device(old).unwrap();
     refused(old.with_kernels(vec![persistent]), "`persistent`: it needs compute capability 9.0");
-    let mut exceptions = table.exceptions().to_vec();
-    exceptions[0].best = timed("persistent", 1, false);
-    refused(old.with_exceptions(exceptions), "`best`: `persistent` needs compute capability 9.0");
+    let mut products = table.products().to_vec();
+    products[0].best = timed("persistent", 1, false);
+    refused(old.with_products(products), "`best`: `persistent` needs compute capability 9.0");
 }
 
 fn timed(name: &str, splits: u32, staged: bool) -> table::Timed {
@@ -221,20 +215,34 @@ fn own(device: &Device) -> Table {
     table.with_device(Measured { name, ..table.device().clone() }).unwrap()
 }
 
+/// What was measured for a product.
+fn measured(auto: &Auto, gemm: &Gemm) -> Option<Configuration> {
+    auto.measured_choice(gemm).map(|found| found.configuration)
+}
+
+/// The table with one more measured product.
+fn with_product(table: &Table, gemm: &Gemm, best: Configuration) -> Result<Table, Error> {
+    let mut device = table.device().clone();
+    device.add(best.kernel);
+    let mut products = table.products().to_vec();
+    products.push(MeasuredProduct::new(gemm, table::Timed::new(best, 9000.0)));
+    table.with_device(device)?.with_products(products)
+}
+
 #[test]
-fn exceptions_come_first_and_only_for_what_was_measured() {
+fn measured_products_come_first_and_only_they() {
     let device = Device::open(DeviceChoice::Soft).unwrap();
     let auto = device.auto_by(&own(&device)).unwrap();
     let choose = |gemm: Gemm| auto.choose(&gemm).unwrap();
     let by_costs = |gemm: Gemm| auto.ranking(&gemm, 1)[0].configuration;
     let gemm = Gemm::new(512, 512, 512);
-    let exception =
+    let fastest =
         Configuration { splits: 3, ..Configuration::new(find_kernel("tile_32x32").unwrap()) };
-    assert_eq!(auto.exception(&gemm), Some(exception));
-    assert_eq!(choose(gemm), exception);
-    assert_ne!(by_costs(gemm), exception);
+    assert_eq!(measured(&auto, &gemm), Some(fastest));
+    assert_eq!(choose(gemm), fastest);
+    assert_ne!(by_costs(gemm), fastest);
     // Other factors change nothing, and rows further apart neither, as long as they are aligned.
-    assert_eq!(choose(gemm.scaled(2.0, 1.0).leading_dimensions(516, 512, 520)), exception);
+    assert_eq!(choose(gemm.scaled(2.0, 1.0).leading_dimensions(516, 512, 520)), fastest);
     for other in [
         Gemm::new(512, 512, 516),
         Gemm::new(513, 512, 512),
@@ -242,7 +250,7 @@ fn exceptions_come_first_and_only_for_what_was_measured() {
         gemm.scaled(0.0, 1.0),
         gemm.stacked(2),
     ] {
-        assert_eq!(auto.exception(&other), None, "{other:?}");
+        assert_eq!(measured(&auto, &other), None, "{other:?}");
         assert_eq!(choose(other), by_costs(other), "{other:?}");
     }
     assert!(auto.basis().to_string().starts_with("measured on Software"));
@@ -250,7 +258,7 @@ fn exceptions_come_first_and_only_for_what_was_measured() {
 
 /// What was measured of kernels for f32 holds where they compute products in TF32.
 #[test]
-fn exceptions_are_of_kernels_for_f32_in_tf32_too() {
+fn products_measured_in_f32_count_in_tf32_too() {
     let device = Device::open(DeviceChoice::SoftSm90).unwrap();
     let auto = device.auto_by(&own(&device)).unwrap();
     let tf32 = |gemm: Gemm| gemm.computed_in(Compute::Tf32);
@@ -258,9 +266,9 @@ fn exceptions_are_of_kernels_for_f32_in_tf32_too() {
         let of_f32 = |one: &Prediction| !one.configuration.kernel.name().starts_with("tf32");
         auto.predictions(&tf32(gemm), 99).into_iter().find(of_f32).unwrap()
     };
-    let measured = fma(Gemm::new(512, 512, 512));
-    assert_eq!((measured.configuration.splits, measured.ns), (3, 9000.0));
-    assert_eq!(measured.configuration.kernel.name(), "tile_32x32");
+    let by_fma = fma(Gemm::new(512, 512, 512));
+    assert_eq!((by_fma.configuration.splits, by_fma.ns), (3, 9000.0));
+    assert_eq!(by_fma.configuration.kernel.name(), "tile_32x32");
     let other = Gemm::new(512, 512, 516);
     assert_eq!(fma(other).ns, auto.ranking(&other, 1)[0].ns);
     // It is taken, and so the first that is worth a measurement, though costs of others say less.
@@ -268,12 +276,12 @@ fn exceptions_are_of_kernels_for_f32_in_tf32_too() {
     let taken = auto.choose(&tf32(Gemm::new(512, 512, 512))).unwrap();
     assert_eq!(candidates[0].configuration, taken);
     // It is none in TF32.
-    assert_eq!(auto.exception(&tf32(Gemm::new(512, 512, 512))), None);
+    assert_eq!(measured(&auto, &tf32(Gemm::new(512, 512, 512))), None);
 }
 
 /// In every precision, with all of its division.
 #[test]
-fn exceptions_are_of_tensor_cores_too() {
+fn products_on_tensor_cores_are_measured_too() {
     let device = Device::open(DeviceChoice::SoftSm90).unwrap();
     let configuration = |name: &str, splits, clusters, blocks_per_multiprocessor| Configuration {
         kernel: find_kernel(name).unwrap(),
@@ -293,36 +301,32 @@ fn exceptions_are_of_tensor_cores_too() {
     ] {
         let chosen = device.auto_by(&table).unwrap().predictions(&gemm, 1)[0];
         assert_ne!(chosen.configuration, best);
-        let timed = |configuration| table::Timed::new(configuration, 9000.0);
-        let exception = table::Exception::new(&gemm, timed(best), timed(chosen.configuration));
-        let with = table.with_product(&gemm, Some(exception)).unwrap();
+        let with = with_product(&table, &gemm, best).unwrap();
         let auto = device.auto_by(&with).unwrap();
-        assert_eq!(auto.exception(&gemm), Some(best));
+        assert_eq!(measured(&auto, &gemm), Some(best));
         assert_eq!(*auto.prepare(gemm).unwrap().configuration(), best);
         // The same with another alpha; another type, or another size, is another product, and in 16 bits one of another C.
-        assert_eq!(auto.exception(&gemm.scaled(2.0, 0.0)), Some(best));
+        assert_eq!(measured(&auto, &gemm.scaled(2.0, 0.0)), Some(best));
         let of_16_bits = gemm.compute.is_16_bits();
-        assert_eq!(auto.exception(&gemm.scaled(2.0, 1.0)).is_none(), of_16_bits);
+        assert_eq!(measured(&auto, &gemm.scaled(2.0, 1.0)).is_none(), of_16_bits);
         for other in [gemm.computed_in(Compute::F16), Gemm { m: 41, ..gemm }] {
-            assert_eq!(auto.exception(&other), None, "{other:?}");
+            assert_eq!(measured(&auto, &other), None, "{other:?}");
         }
         // Matrices whose rows are padded are not those that were measured.
         let padded = odd.leading_dimensions(1008, 1008, 96);
-        assert_eq!(auto.exception(&padded), None);
+        assert_eq!(measured(&auto, &padded), None);
         let again = Table::parse(&with.to_json(), "a copy").unwrap();
         assert_eq!(again.to_json(), with.to_json());
         table = with;
     }
-    assert_eq!(table.exceptions().len(), 4);
+    assert_eq!(table.products().len(), 4);
     // What the caller asks for comes first.
     let auto = device.auto_by(&table).unwrap();
     let builder = auto.plan(bf16).unwrap();
     assert_eq!(builder.splits(3).prepare().unwrap().configuration().splits, 3);
 
     let refused = |gemm: Gemm, best: Configuration, says: &str| {
-        let timed = |configuration| table::Timed::new(configuration, 9000.0);
-        let exception = table::Exception::new(&gemm, timed(best), timed(best));
-        let Err(error) = table.with_product(&gemm, Some(exception)) else { panic!("{best}") };
+        let Err(error) = with_product(&table, &gemm, best) else { panic!("{best}") };
         assert!(error.to_string().contains(says), "{error}");
     };
     let plain = configuration("wgmma_64x64", 1, None, None);
@@ -330,7 +334,7 @@ fn exceptions_are_of_tensor_cores_too() {
     refused(
         tf32,
         plain,
-        "exception tf32 3*40x96x1000: `best`: `wgmma_64x64` does not compute in tf32",
+        "product tf32 3*40x96x1000: `best`: `wgmma_64x64` does not compute in tf32",
     );
     refused(bf16, Configuration { splits: 2, ..plain }, neither);
     refused(
@@ -353,20 +357,11 @@ fn exceptions_are_of_tensor_cores_too() {
     {
         assert!(matches!(by(wrong), Error::Compute { .. }), "{wrong}");
     }
-    // Of old PTX, they go with what is measured anew.
-    let mut measured = table.device().clone();
-    measured.ptx_sha256.insert("wgmma_split_128x32".to_owned(), "0".repeat(64));
-    let stale = table.with_device(measured).unwrap();
-    let timed =
-        |splits| table::Timed::new(configuration("wgmma_split_128x32", splits, None, None), 9000.0);
+    // With another type of C, it is another product.
     let more = bf16.stored_as(Element::Bf16);
-    let exception = table::Exception::new(&more, timed(2), timed(1));
-    assert!(stale.with_product(&bf16, Some(exception.clone())).is_err(), "another product");
-    let with = stale.with_product(&more, Some(exception.clone())).unwrap();
-    assert_eq!(with.exceptions().len(), stale.exceptions().len());
-    assert!(with.changes().iter().all(|change| !change.entry_point.starts_with("wgmma")));
-    let with = table.with_product(&more, Some(exception)).unwrap();
-    assert_eq!(with.exceptions().len(), table.exceptions().len() + 1);
+    let with = with_product(&table, &more, configuration("wgmma_split_128x32", 2, None, None));
+    let with = with.unwrap();
+    assert_eq!(with.products().len(), table.products().len() + 1);
     assert!(with.to_json().contains("\"output\": \"bf16\""));
     assert_eq!(Table::parse(&with.to_json(), "a copy").unwrap().to_json(), with.to_json());
 
@@ -378,12 +373,11 @@ fn exceptions_are_of_tensor_cores_too() {
 
 /// Tables from before copies were a choice have none; what is written is read again.
 #[test]
-fn an_exception_may_have_copies() {
+fn a_measured_product_may_have_copies() {
     let staged = |text: &str| {
         let Ok(table) = Table::parse(text, "a test") else { panic!("{text}") };
         let Ok(again) = Table::parse(&table.to_json(), "the same") else { panic!("{text}") };
-        let [first, second] =
-            [table, again].map(|table| table.exceptions()[0].best.configuration());
+        let [first, second] = [table, again].map(|table| table.products()[0].best.configuration());
         assert_eq!(first, second);
         first.staged
     };
@@ -432,7 +426,7 @@ fn another_device_gets_scaled_costs() {
     let room = (shared("tile_64x64") + 1024) / (shared("tile_32x32") + 1024);
     assert_eq!(scaled.kernels()[1].aligned.len(), room as usize);
     assert_eq!(scaled.copy_gbytes(), table.copy_gbytes() / 2.0);
-    assert_eq!((scaled.device().multiprocessors, scaled.exceptions().len()), (7, 0));
+    assert_eq!((scaled.device().multiprocessors, scaled.products().len()), (7, 0));
 }
 
 /// A driver may not tell clocks: nothing is scaled by what is not known.
@@ -474,7 +468,7 @@ fn an_unknown_device_gets_what_has_room() {
     let device = Device::open(DeviceChoice::Soft).unwrap();
     let auto = device.auto_by(&table()).unwrap();
     let Basis::Measured { scaled: true, model, .. } = auto.basis() else { panic!() };
-    assert!(auto.exceptions.is_empty());
+    assert!(auto.products.is_empty());
     for costs in model.kernels() {
         let room = scale::room(device.info(), costs.kernel) as usize;
         assert!((1..=room).contains(&costs.aligned.len()), "{}", costs.kernel.name());

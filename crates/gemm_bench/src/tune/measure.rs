@@ -129,7 +129,7 @@ impl Tuner {
         let before = context.ffma_gflops()?;
         let size = Size::new(effort, context.multiprocessors());
         let mut measured = Measured::now(&context.device).map_err(Error::from)?;
-        let mut device = device_costs(context)?;
+        let device = device_costs(context)?;
 
         let all = kernels(effort, &context.device)?;
         let drawn = products(size.products, SEED, size.of_products());
@@ -155,10 +155,7 @@ impl Tuner {
         if initial.is_empty() {
             return Err(Error::NothingMeasured { count: all.len() }.into());
         }
-        let table = |device: DeviceCosts, kernels: Vec<Costs>| {
-            Table::new(measured.clone(), device, kernels, Vec::new()).map_err(Error::from)
-        };
-        let first = table(device, initial)?;
+        let first = Table::new(measured, device, initial, Vec::new()).map_err(Error::from)?;
         let auto = context.device.auto_by(&first).map_err(Error::from)?;
         let mut sampler = Sampler {
             context,
@@ -180,13 +177,7 @@ impl Tuner {
             samples.extend(sampler.of_product(gemm)?);
         }
 
-        // Staging and epilogues are fitted with the kernels' costs, and these with them.
-        let mut kernels = first.kernels().to_vec();
-        for _ in 0..2 {
-            kernels = fitted(&table(device, first.kernels().to_vec())?, &samples);
-            device = fitted_device(&table(device, kernels.clone())?, &samples);
-        }
-        let table = table(device, kernels)?;
+        let table = refit(&first, &samples)?;
         let errors = errors(&table, &samples);
         for costs in table.kernels() {
             let own = errors.iter().filter(|(name, _)| *name == costs.kernel.name());
@@ -199,6 +190,42 @@ impl Tuner {
         let ffma_gflops = before.zip(after).map(|(before, after)| [before, after]);
         Ok(Calibration { table, samples, error, wrong, ffma_gflops })
     }
+}
+
+/// The table with the costs of its kernels, of staging and of epilogues fitted to samples.
+///
+/// What launches and copies take stays. So a model can be changed, and its costs fitted anew, on a
+/// machine without a GPU.
+///
+/// # Errors
+///
+/// Those of [`Table::new`].
+pub fn refit(table: &Table, samples: &[Sample]) -> Result<Table, Error> {
+    let unknown = |costs: &Costs| {
+        let entry = |entry: EntryCosts| {
+            without_unused(costs.kernel, EntryCosts { resident: entry.resident, ..INITIAL })
+        };
+        let (aligned, unaligned) = (entry(costs.aligned), costs.unaligned.map(entry));
+        Costs { kernel: costs.kernel, aligned, unaligned }
+    };
+    let initial: Vec<_> = table.kernels().iter().map(unknown).collect();
+    let with = |costs: DeviceCosts, kernels: Vec<Costs>| {
+        Table::new(table.device().clone(), costs, kernels, table.products().to_vec())
+    };
+    // Staging and epilogues are fitted with the kernels' costs, and these with them.
+    let mut costs = DeviceCosts {
+        staging_ns: STAGING_LAUNCHES * table.costs().launch_ns,
+        vector: EPILOGUE,
+        activation: EPILOGUE,
+        matrix: EPILOGUE,
+        ..*table.costs()
+    };
+    let mut kernels = initial.clone();
+    for _ in 0..2 {
+        kernels = fitted(&with(costs, initial.clone())?, samples);
+        costs = fitted_device(&with(costs, kernels.clone())?, samples);
+    }
+    Ok(with(costs, kernels)?)
 }
 
 /// The kernels that are measured: all that `auto` may choose.

@@ -18,10 +18,8 @@ use crate::error::Error;
 use crate::job::{Job, KernelOptions};
 use crate::operands::Products;
 
-/// How many are timed: fewer where each takes long. Operations, and candidates up to these in f32, and in other precisions, whose costs
-/// are less exact.
-const CANDIDATES: [(f64, [usize; 2]); 4] =
-    [(2e10, [8, 24]), (5e11, [5, 16]), (5e12, [3, 6]), (f64::INFINITY, [2, 3])];
+/// Operations of a product, and the candidates that are timed up to these: fewer of long ones.
+const CANDIDATES: [(f64, usize); 4] = [(2e10, 24), (5e11, 16), (5e12, 6), (f64::INFINITY, 3)];
 
 /// What should take so many times as long as the fastest is not worth a try for its error.
 const SLOWEST: f64 = 1.5;
@@ -30,7 +28,7 @@ const SLOWEST: f64 = 1.5;
 pub struct CandidateSearch<'a> {
     pub context: &'a BenchmarkContext,
     pub auto: &'a Auto,
-    pub model: &'a Model,
+    /// The costs for f32, where there are any.
     /// Where there is cuBLAS.
     pub cublas: Option<&'a Loaded>,
 }
@@ -83,11 +81,6 @@ impl Candidates {
         how.unwrap_or_else(|| ", or does not fit the memory".to_owned())
     }
 
-    /// What is wrong, if nothing is timed.
-    pub fn into_wrong(self) -> Vec<Wrong> {
-        self.wrong
-    }
-
     /// Times all in turn. Returns them in the order they were added, and what is wrong.
     pub fn time(
         self,
@@ -107,9 +100,8 @@ impl CandidateSearch<'_> {
     /// Times the best choices for a product in turn; why not if there is nothing to be had.
     pub fn run(&self, gemm: Gemm) -> Result<Result<SearchResult, String>, Error> {
         let count = CANDIDATES.iter().find(|(flops, _)| gemm.flops() <= *flops);
-        let (_, counts) = count.expect("the last has no limit");
-        let count = counts[usize::from(gemm.compute != Compute::F32)];
-        let predictions = self.auto.candidates(&gemm, count);
+        let (_, count) = count.expect("the last has no limit");
+        let predictions = self.auto.candidates(&gemm, *count);
         let Some(&chosen) = predictions.first() else {
             return Ok(Err("nothing is predicted for it on this device".to_owned()));
         };
@@ -172,7 +164,7 @@ impl CandidateSearch<'_> {
             if gemm.compute != Compute::F32 || is_accurate(rms_error, cublas_rms_error) {
                 continue;
             }
-            let further = with_more_splits(self.model, &gemm, configuration);
+            let further = with_more_splits(self.auto.model(), &gemm, configuration);
             let further = further.filter(|further| further.ns <= longest_ns).filter(|further| {
                 predictions.iter().all(|known| known.configuration != further.configuration)
             });
@@ -182,7 +174,7 @@ impl CandidateSearch<'_> {
     }
 }
 
-/// The same with about twice the splits; `None` where that is not possible.
+/// The same with about twice the splits; `None` if there are too few steps along K.
 fn with_more_splits(
     model: &Model,
     gemm: &Gemm,
@@ -192,8 +184,11 @@ fn with_more_splits(
     if !kernel.abi().splits_k() {
         return None;
     }
-    let further = model.time(gemm, &Configuration { splits: 2 * splits, ..configuration })?;
-    (further.configuration.splits > splits).then_some(further)
+    let steps = gemm.k.div_ceil(kernel.tile().bk as usize).max(1);
+    // Each split has equally many steps, the last fewer.
+    let more = steps.div_ceil(steps.div_ceil(2 * splits as usize)) as u32;
+    let further = Configuration { splits: more, ..configuration };
+    if more > splits { model.time(gemm, &further) } else { None }
 }
 
 #[cfg(test)]
@@ -210,7 +205,7 @@ mod tests {
         let Ok(table) = Table::parse(TABLE, "a test") else { panic!() };
         let model = Model::new(&table);
         let gemm = Gemm::new(64, 64, 1000);
-        let ranking = model.ranking(&gemm, 9);
+        let ranking = model.ranking(&gemm);
         let mut ways = ranking.into_iter().map(|prediction| prediction.configuration);
         let mut way = ways.find(|way| way.kernel.abi().splits_k()).unwrap();
         way.splits = 1;
@@ -227,10 +222,10 @@ mod tests {
     fn shorter_sums_are_tried_where_errors_are_too_large() {
         let device = Device::open(DeviceChoice::Soft).unwrap();
         let Ok(table) = Table::parse(TABLE, "a test") else { panic!() };
-        let (auto, model) = (device.auto_by(&table).unwrap(), Model::new(&table));
+        let auto = device.auto_by(&table).unwrap();
         let context = BenchmarkContext::new(&device).unwrap();
         let search =
-            CandidateSearch { context: &context, auto: &auto, model: &model, cublas: None };
+            CandidateSearch { context: &context, auto: &auto, cublas: None };
         let gemm = Gemm::new(40, 50, 600);
         let operands = context::operands(gemm).unwrap();
         let reference = context::reference(&operands).unwrap();
@@ -261,13 +256,12 @@ mod tests {
     fn the_baseline_is_checked_on_the_same_matrices_and_not_timed() {
         let device = Device::open(DeviceChoice::Soft).unwrap();
         let Ok(table) = Table::parse(TABLE, "a test") else { panic!() };
-        let (auto, model) = (device.auto_by(&table).unwrap(), Model::new(&table));
+        let auto = device.auto_by(&table).unwrap();
         let context = BenchmarkContext::new(&device).unwrap();
         let baseline = Selection::parse("tile_64x64").unwrap().load(&device, None).unwrap();
         let search = CandidateSearch {
             context: &context,
             auto: &auto,
-            model: &model,
             cublas: baseline.first(),
         };
         let result = search.run(Gemm::new(40, 50, 30)).unwrap().unwrap();

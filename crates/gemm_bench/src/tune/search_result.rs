@@ -1,19 +1,16 @@
 //! What came of a product that was measured itself: which choice was the fastest of those that
-//! are as accurate as cuBLAS, and whether that is what the costs say.
+//! are as accurate as cuBLAS.
 //!
 //! The error of a sum grows with its accumulation length, which may be longer in what is fastest
-//! than in cuBLAS. Costs know nothing of errors; exceptions do.
+//! than in cuBLAS. Costs know nothing of errors; records of measured products do.
 
-use cuda_gemm::select::table::{Exception, Timed};
-use cuda_gemm::select::{Model, Prediction};
+use cuda_gemm::select::table::Timed;
+use cuda_gemm::select::{MeasuredProduct, Prediction};
 use cuda_gemm::{Configuration, Gemm};
 
 use crate::baseline::NotCompared;
 use crate::shape::Shape;
 use crate::stats;
-
-/// An exception is worth at least this much.
-const GAIN: f64 = 1.01;
 
 /// The most that an rms error may be in proportion to cuBLAS's.
 const MAX_ERROR: f64 = 1.10;
@@ -56,10 +53,6 @@ impl Run {
     pub fn ns(&self) -> f64 {
         1e6 * stats::median(&self.samples_ms)
     }
-
-    fn timed(&self) -> Timed {
-        Timed::new(self.configuration, self.ns())
-    }
 }
 
 impl SearchResult {
@@ -90,18 +83,6 @@ impl SearchResult {
         Shape::of(&self.gemm)
     }
 
-    /// What these costs choose among the runs, which are of a product in f32.
-    pub fn chosen_by(&self, model: &Model) -> &Run {
-        let time = |run: &Run| predicted(model, &self.gemm, run);
-        let chosen = self.runs.iter().min_by(|a, b| time(a).total_cmp(&time(b)));
-        chosen.expect("at least one")
-    }
-
-    /// How many times as long as the fastest of all it takes what these costs choose, of a product in f32.
-    pub fn loss(&self, model: &Model) -> f64 {
-        self.chosen_by(model).ns() / fastest(self.runs.iter()).ns()
-    }
-
     /// What the costs choose, if it was timed.
     pub fn chosen_run(&self) -> Option<&Run> {
         self.runs.iter().find(|run| run.configuration == self.chosen.configuration)
@@ -112,31 +93,10 @@ impl SearchResult {
         self.chosen_run().map_or(1.0, |own| own.ns() / fastest(self.runs.iter()).ns())
     }
 
-    /// The fastest that is accurate enough, if the costs choose something that is not, or that is
-    /// slower by more than noise, or that was not timed.
-    pub fn exception(&self) -> Option<Exception> {
-        self.exception_to(self.chosen)
-    }
-
-    /// The same by other costs, of a product in f32.
-    pub fn exception_by(&self, model: &Model) -> Option<Exception> {
-        self.exception_to(model.fastest(&self.gemm)?)
-    }
-
-    /// The same if this is what is chosen.
-    pub fn exception_to(&self, chosen: Prediction) -> Option<Exception> {
+    /// The record of the fastest that is accurate enough.
+    pub fn record(&self) -> MeasuredProduct {
         let fastest = self.fastest();
-        let own = self.runs.iter().find(|run| run.configuration == chosen.configuration);
-        let instead_of = match own {
-            Some(run)
-                if !self.is_eligible(run) || is_faster(&run.samples_ms, &fastest.samples_ms) =>
-            {
-                run.timed()
-            }
-            Some(_) => return None,
-            None => Timed::new(chosen.configuration, chosen.ns),
-        };
-        Some(Exception::new(&self.gemm, fastest.timed(), instead_of))
+        MeasuredProduct::new(&self.gemm, Timed::new(fastest.configuration, fastest.ns()))
     }
 }
 
@@ -144,39 +104,11 @@ fn fastest<'r>(runs: impl Iterator<Item = &'r Run>) -> &'r Run {
     runs.min_by(|a, b| a.ns().total_cmp(&b.ns())).expect("at least one")
 }
 
-/// What these costs say that a run of a product in f32 takes.
-pub fn predicted(model: &Model, gemm: &Gemm, run: &Run) -> f64 {
-    model.time(gemm, &run.configuration).map_or(f64::INFINITY, |prediction| prediction.ns)
-}
-
-/// Whether the second takes less time than the first, in pairs of samples, by more than noise; with one sample of each, as on the
-/// software device, noise is not known.
-fn is_faster(first: &[f64], second: &[f64]) -> bool {
-    let ratios: Vec<_> = first.iter().zip(second).map(|(first, second)| first / second).collect();
-    let surely = match ratios.len() {
-        1 => true,
-        _ => stats::median_interval(&ratios).is_some_and(|(low, _)| low > 1.0),
-    };
-    surely && stats::median(&ratios) >= GAIN
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use cuda_gemm::Table;
-
-    #[test]
-    fn noise_is_no_exception() {
-        let first = [1.0, 1.01, 1.0, 1.02, 1.0, 1.01, 1.0];
-        assert!(!is_faster(&first, &first));
-        assert!(is_faster(&first, &first.map(|ms| 0.97 * ms)));
-        // Always faster, but by next to nothing; often faster, and sometimes not.
-        assert!(!is_faster(&first, &first.map(|ms| 0.995 * ms)));
-        assert!(!is_faster(&first, &[0.9, 1.05, 0.9, 1.05, 0.9, 1.05, 0.9]));
-        // Too few to say; and all that there is on the software device.
-        assert!(!is_faster(&[2.0, 2.0], &[1.0, 1.0]));
-        assert!(is_faster(&[2.0], &[1.0]) && !is_faster(&[2.0], &[1.99]));
-    }
+    use cuda_gemm::select::Model;
 
     /// Numbers that were measured nowhere.
     const TABLE: &str = include_str!("../../../cuda_gemm/src/select/table_for_tests.json");
@@ -184,8 +116,9 @@ mod tests {
     /// What these costs say is fastest, and others: milliseconds and rms errors.
     fn result(model: &Model, runs: &[(f64, f64)], cublas_rms_error: Option<f64>) -> SearchResult {
         let gemm = Gemm::new(64, 192, 3000);
-        let ranking = model.ranking(&gemm, runs.len());
-        assert_eq!(ranking.len(), runs.len());
+        let mut ranking = model.ranking(&gemm);
+        assert!(ranking.len() >= runs.len());
+        ranking.truncate(runs.len());
         let chosen = ranking[0];
         let run = |(prediction, &(ms, error)): (Prediction, &(f64, f64))| Run {
             configuration: prediction.configuration,
@@ -198,52 +131,47 @@ mod tests {
         SearchResult { gemm, chosen, runs, wrong, cublas_rms_error, not_compared: None }
     }
 
-    /// Which run is the fastest, which an exception takes, and which is left out.
-    fn places(model: &Model, result: &SearchResult) -> (usize, Option<usize>, Option<usize>) {
+    /// Which run is the fastest that is accurate enough, and which is left out.
+    fn places(result: &SearchResult) -> (usize, Option<usize>) {
         let place = |configuration| {
             result.runs.iter().position(|run| run.configuration == configuration).unwrap()
         };
-        let exception = result.exception_by(model).map(|exception| {
-            assert_eq!(place(exception.instead_of.configuration()), 0);
-            place(exception.best.configuration())
-        });
-        let best = |exception: Exception| place(exception.best.configuration());
-        assert_eq!(result.exception().map(best), exception);
-        let left_out = result.left_out().map(|(run, _)| place(run.configuration));
-        (place(result.fastest().configuration), exception, left_out)
+        let fastest = place(result.fastest().configuration);
+        assert_eq!(place(result.record().best.configuration()), fastest);
+        (fastest, result.left_out().map(|(run, _)| place(run.configuration)))
     }
 
     #[test]
     fn what_is_less_accurate_than_cublas_is_not_chosen() {
         let Ok(table) = Table::parse(TABLE, "a test") else { panic!() };
         let model = Model::new(&table);
-        let places = |runs: &[_], cublas| places(&model, &result(&model, runs, cublas));
+        let places = |runs: &[_], cublas| places(&result(&model, runs, cublas));
         // The chosen is the fastest, and not accurate: the faster of the others takes its place.
         let runs = [(1.0, 1.2e-5), (1.3, 1e-5), (1.2, 1.1e-5)];
-        assert_eq!(places(&runs, Some(1e-5)), (2, Some(2), Some(0)));
+        assert_eq!(places(&runs, Some(1e-5)), (2, Some(0)));
         // Nearly as accurate as that cuBLAS; or there is none.
-        assert_eq!(places(&runs, Some(1.1e-5)), (0, None, None));
-        assert_eq!(places(&runs, None), (0, None, None));
+        assert_eq!(places(&runs, Some(1.1e-5)), (0, None));
+        assert_eq!(places(&runs, None), (0, None));
         // Another is the fastest, and not accurate: what was chosen stays.
         let runs = [(1.0, 1e-5), (0.9, 1.2e-5), (1.1, 1e-5)];
-        assert_eq!(places(&runs, Some(1e-5)), (0, None, Some(1)));
+        assert_eq!(places(&runs, Some(1e-5)), (0, Some(1)));
         // The chosen is not accurate, and slower anyway.
         let runs = [(1.0, 1.2e-5), (0.9, 1e-5), (1.1, 1e-5)];
-        assert_eq!(places(&runs, Some(1e-5)), (1, Some(1), None));
+        assert_eq!(places(&runs, Some(1e-5)), (1, None));
         // None is accurate: the fastest of all.
         let runs = [(1.0, 1.2e-5), (0.9, 1.4e-5), (1.1, 1.3e-5)];
-        assert_eq!(places(&runs, Some(1e-5)), (1, Some(1), None));
+        assert_eq!(places(&runs, Some(1e-5)), (1, None));
         // cuBLAS has no error: nor may a choice.
         let runs = [(1.0, 1e-9), (1.1, 0.0)];
-        assert_eq!(places(&runs, Some(0.0)), (1, Some(1), Some(0)));
+        assert_eq!(places(&runs, Some(0.0)), (1, Some(0)));
     }
 
     #[test]
-    fn costs_are_judged_by_all_times() {
+    fn the_choice_is_judged_by_all_times() {
         let Ok(table) = Table::parse(TABLE, "a test") else { panic!() };
         let model = Model::new(&table);
         let result = result(&model, &[(1.0, 1e-5), (0.5, 1.2e-5), (1.1, 1e-5)], Some(1e-5));
-        assert_eq!(result.loss(&model), 2.0);
+        assert_eq!(result.loss_of_chosen(), 2.0);
         let (run, error) = result.left_out().unwrap();
         assert_eq!((run.ns(), error), (0.5e6, 1.2e-5 / 1e-5));
     }

@@ -1,6 +1,6 @@
 //! The validation: `auto`'s choices for products that nobody tuned for, next to others.
 //!
-//! A model is judged on what it was not fitted to. So exceptions do not count here, and products
+//! A model is judged on what it was not fitted to. So measured products do not count here, and products
 //! are drawn at random. Timing all candidates would cost too much: those that are predicted to come
 //! close are timed, and a few others, which show whether predictions mislead.
 
@@ -253,7 +253,7 @@ pub struct ShortSummary {
 
 /// Judges `auto` on products that nobody tuned for.
 ///
-/// For each product, `auto` chooses without exceptions. The choice is timed in turn with all
+/// For each product, `auto` chooses by its model alone. The choice is timed in turn with all
 /// candidates that are predicted within twice its time, and with ten others, which `seed` draws.
 /// The L2 cache is cold. The choice and the fastest are checked, with the bounds of the
 /// [`Tuner`](super::Tuner). Without `table`, `auto` chooses by the table for this device. An error of `report` ends it.
@@ -290,7 +290,7 @@ pub fn validate<E: From<Error>>(
 ) -> Result<Validation, E> {
     let is_valid = |(_, gemm): &(Class, Gemm)| gemm.validate();
     products.iter().try_for_each(is_valid).map_err(Error::from)?;
-    let auto = without_exceptions(device, table)?;
+    let auto = by_model_alone(device, table)?;
     let context = BenchmarkContext::new(device)?;
     let largest = products.iter().map(|(_, gemm)| gemm.bytes()).max().unwrap_or(0);
     let pool = OperandPool::for_products(device, largest)?;
@@ -322,14 +322,14 @@ pub fn validate<E: From<Error>>(
 }
 
 /// What chooses by costs alone.
-fn without_exceptions(device: &Device, table: Option<&Table>) -> Result<Auto, Error> {
+fn by_model_alone(device: &Device, table: Option<&Table>) -> Result<Auto, Error> {
     let table = match table {
         Some(table) => table.clone(),
         // No table is of the software device.
         None if device.is_soft() => return Ok(device.auto()?),
         None => Table::nearest(device.info())?,
     };
-    Ok(device.auto_by(&table.with_exceptions(Vec::new())?)?)
+    Ok(device.auto_by(&table)?.by_model_alone())
 }
 
 /// What came of one product: its runs, or why there are none; and what is wrong.
@@ -475,7 +475,7 @@ mod tests {
             assert_eq!((steps, validation.wrong), (3, 0));
             let expected: Vec<_> = products.iter().map(|(_, gemm)| Shape::of(gemm)).collect();
             assert_eq!(shapes, expected);
-            let auto = without_exceptions(&device, table).unwrap();
+            let auto = by_model_alone(&device, table).unwrap();
             for product in &validation.products {
                 let choice = auto.choose(&product.gemm).unwrap();
                 assert_eq!(product.chosen().configuration, choice);

@@ -91,6 +91,13 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE")]
     pub table: Option<PathBuf>,
 
+    /// Time the first COUNT choices of auto for each new product, and keep the fastest.
+    ///
+    /// Later calls take what was kept, also without this option: see `rungs explain auto`.
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(2..=100))]
+    pub measure: Option<u32>,
+
     /// A table, JSON with one row per line, or CSV.
     #[arg(long, value_enum, default_value_t)]
     pub format: RowFormat,

@@ -174,6 +174,13 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub table: Option<PathBuf>,
 
+    /// Time the first COUNT choices of auto for each new product, and keep the fastest.
+    ///
+    /// Later calls take what was kept, also without this option: see `rungs explain auto`.
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(2..=100))]
+    pub measure: Option<u32>,
+
     /// List the kernels and stop.
     #[arg(long)]
     pub list: bool,
@@ -246,6 +253,10 @@ impl RunArgs {
             (
                 self.table.is_some() && !is_for_auto,
                 "--table is for --kernel auto: leave it out, or take auto",
+            ),
+            (
+                self.measure.is_some() && !is_for_auto,
+                "--measure is for --kernel auto: leave it out, or take auto",
             ),
             (
                 self.out.is_some() && self.has_several(choice),

@@ -12,12 +12,13 @@ use crate::report::format::Format;
 pub struct TuneArgs {
     /// The table, or a folder for it [default: this folder, under the device's name].
     ///
-    /// Only a table is replaced, and is kept with .before behind its name. Until all kernels are
-    /// measured, the new table has .part behind its name.
+    /// Only a table is replaced, and is kept with .before behind its name. With
+    /// --sizes or --shapes, it is the file that gets the products [default: the one that auto
+    /// reads, in $RUNGS_CACHE or the user's cache].
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 
-    /// Measure these products only, and add the exceptions to a table: sizes as for `bench`.
+    /// Measure these products only, and keep the fastest choices for auto: sizes as for `bench`.
     #[arg(
         long,
         visible_alias = "size",
@@ -34,9 +35,8 @@ pub struct TuneArgs {
     #[command(flatten)]
     pub product: ProductArgs,
 
-    /// The table to add products to, and to write without --out; or to judge with --validate.
-    ///
-    /// The default is the one of --out, else the one in this folder, else the built-in one.
+    /// The table that predicts choices for products, or that --validate judges [default: the
+    /// built-in one].
     #[arg(long, value_name = "FILE")]
     pub table: Option<PathBuf>,
 
@@ -44,7 +44,7 @@ pub struct TuneArgs {
     #[arg(long, value_enum, default_value_t)]
     pub device: DeviceArg,
 
-    /// Append the times of all products to this file of JSON lines.
+    /// Append all times to this file of JSON lines.
     ///
     /// The file must be new, or come from --save.
     #[arg(long, value_name = "FILE")]
@@ -53,7 +53,7 @@ pub struct TuneArgs {
     /// Judge auto on COUNT random products, and write no table.
     ///
     /// Products are drawn from --seed: as for `bench --random`, as for `bench --random-layers`,
-    /// and batches of 2 to 128 products of 16 to 1024. auto chooses without exceptions. The choice
+    /// and batches of 2 to 128 products of 16 to 1024. auto chooses by its model alone. The choice
     /// takes turns with all candidates predicted within twice its time, and with ten others.
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=100_000),
@@ -73,6 +73,13 @@ pub struct TuneArgs {
     #[arg(long, value_name = "TABLE", conflicts_with_all = ["out", "device", "save", "quick",
           "sizes", "shapes", "table", "validate"])]
     pub accept: Option<PathBuf>,
+
+    /// Measure nothing: fit the costs of --table anew to the times in FILE, from --save.
+    ///
+    /// Use it after a change of the model. Without --out, the table is replaced.
+    #[arg(long, value_name = "FILE", requires = "table", conflicts_with_all = ["accept", "device",
+          "save", "quick", "sizes", "shapes", "validate"])]
+    pub refit: Option<PathBuf>,
 
     /// A few kernels and tiny shapes: a trial, for a software device.
     #[arg(long, conflicts_with_all = ["sizes", "shapes", "table"])]

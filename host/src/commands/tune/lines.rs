@@ -1,15 +1,19 @@
 //! Products that were measured, in JSON. The other commands do not read these lines.
 
+use std::borrow::Cow;
+
 use host::tune::{Class, Run, Sample, SearchResult, Summary, Validated, Validation};
-use host::{Configuration, Element, Gemm, Shape};
-use serde::Serialize;
+use host::{
+    Activation, Axis, Compute, Configuration, Element, Epilogue, Gemm, Shape, find_kernel,
+};
+use serde::{Deserialize, Serialize};
 
 use crate::report::json;
 
 /// A product, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct ProductLine {
-    compute: &'static str,
+    compute: Cow<'static, str>,
     batch: usize,
     m: usize,
     n: usize,
@@ -21,7 +25,7 @@ struct ProductLine {
 impl ProductLine {
     fn new(gemm: &Gemm) -> Self {
         let Shape { m, n, k, trans_a, trans_b, batch } = Shape::of(gemm);
-        Self { compute: gemm.compute.name(), batch, m, n, k, trans_a, trans_b }
+        Self { compute: gemm.compute.name().into(), batch, m, n, k, trans_a, trans_b }
     }
 }
 
@@ -35,9 +39,9 @@ pub struct SearchLine {
     runs: Vec<RunLine>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct ConfigurationLine {
-    kernel: &'static str,
+    kernel: Cow<'static, str>,
     splits: u32,
     clusters: Option<u32>,
     blocks_per_multiprocessor: Option<u32>,
@@ -48,7 +52,7 @@ impl ConfigurationLine {
     fn new(configuration: &Configuration) -> Self {
         let Configuration { kernel, splits, clusters, blocks_per_multiprocessor, staged } =
             *configuration;
-        Self { kernel: kernel.name(), splits, clusters, blocks_per_multiprocessor, packed: staged }
+        Self { kernel: kernel.name().into(), splits, clusters, blocks_per_multiprocessor, packed: staged }
     }
 }
 
@@ -72,12 +76,12 @@ impl RunLine {
     }
 }
 
-/// A time that costs were fitted to, in JSON.
-#[derive(Serialize)]
+/// A time that costs are fitted to, in JSON.
+#[derive(Serialize, Deserialize)]
 struct SampleLine {
     #[serde(flatten)]
     product: ProductLine,
-    output: &'static str,
+    output: Cow<'static, str>,
     beta: f32,
     bias: bool,
     activation: bool,
@@ -93,7 +97,7 @@ pub fn sample(sample: &Sample) -> String {
     let Sample { gemm, configuration, ns, weight } = sample;
     json::line(&SampleLine {
         product: ProductLine::new(gemm),
-        output: gemm.output.name(),
+        output: gemm.output.name().into(),
         beta: gemm.beta,
         bias: gemm.epilogue.bias.is_some(),
         activation: gemm.epilogue.activation.is_some(),
@@ -102,6 +106,39 @@ pub fn sample(sample: &Sample) -> String {
         ns: *ns,
         weight: *weight,
     })
+}
+
+/// The sample of a line, or why it is none.
+pub fn parse_sample(line: &str) -> Result<Sample, String> {
+    let line: SampleLine = serde_json::from_str(line).map_err(|error| error.to_string())?;
+    let ProductLine { compute, batch, m, n, k, trans_a, trans_b } = line.product;
+    let compute: Compute = compute.parse().map_err(|error: cuda_gemm::Error| error.to_string())?;
+    let output = Element::ALL.into_iter().find(|element| element.name() == line.output);
+    let output = output.ok_or_else(|| format!("there is no type `{}`", line.output))?;
+    let mut epilogue = Epilogue::new();
+    if line.bias {
+        epilogue = epilogue.bias(Axis::Column);
+    }
+    if line.activation {
+        epilogue = epilogue.activation(Activation::GeluTanh);
+    }
+    if line.residual {
+        epilogue = epilogue.residual();
+    }
+    let gemm = Shape { m, n, k, trans_a, trans_b, batch }.gemm().computed_in(compute);
+    let gemm = gemm.stored_as(output).scaled(1.0, line.beta).then(epilogue);
+    gemm.validate().map_err(|error| error.to_string())?;
+    let ConfigurationLine { kernel, splits, clusters, blocks_per_multiprocessor, packed } =
+        line.configuration;
+    let kernel = find_kernel(&kernel).map_err(|error| error.to_string())?;
+    let configuration = Configuration {
+        splits,
+        clusters,
+        blocks_per_multiprocessor,
+        staged: packed,
+        ..Configuration::new(kernel)
+    };
+    Ok(Sample { gemm, configuration, ns: line.ns, weight: line.weight })
 }
 
 impl SearchLine {

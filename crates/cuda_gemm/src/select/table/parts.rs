@@ -24,7 +24,7 @@ pub(super) struct Parts {
     pub(super) device: Measured,
     pub(super) costs: DeviceCosts,
     pub(super) kernels: Vec<Costs>,
-    pub(super) exceptions: Vec<Exception>,
+    pub(super) products: Vec<MeasuredProduct>,
 }
 
 /// Where and with what a [`Table`](crate::Table) was measured.
@@ -139,11 +139,13 @@ pub struct DeviceCosts {
     pub matrix: f64,
 }
 
-/// A product of densely stored matrices, with what was measured to be fastest. In f32 both kernels are
-/// among those that the table has costs of.
-#[derive(Clone, Serialize, Deserialize)]
+/// A product of dense matrices, and the fastest configuration that was measured for it.
+///
+/// Tables and [files of products](crate::select::ProductFile) have these records. In a table, a
+/// kernel for f32 is among the table's `kernels`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Exception {
+pub struct MeasuredProduct {
     /// What it is computed in.
     #[serde(
         default,
@@ -181,10 +183,8 @@ pub struct Exception {
     /// Likewise, whether there is an epilogue.
     #[serde(default, skip_serializing_if = "is_default")]
     pub has_epilogue: bool,
-    /// The fastest that is as accurate as cuBLAS, or nearly.
+    /// The fastest configuration that was measured.
     pub best: Timed,
-    /// What the costs say is fastest; its time is what they say where it was not measured.
-    pub instead_of: Timed,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -255,25 +255,23 @@ impl Measured {
     }
 }
 
-impl Exception {
-    /// That of a product, which is [one of a table](crate::Table::can_have); products in f32 that are launched as one of more rows are that one.
-    pub fn new(gemm: &Gemm, best: Timed, instead_of: Timed) -> Self {
+impl MeasuredProduct {
+    /// Makes the record of a product that [can have one](MeasuredProduct::is_possible).
+    ///
+    /// In f32, a batch that is launched as one product with more rows has that product's record.
+    pub fn new(gemm: &Gemm, best: Timed) -> Self {
         let Store { output, reads_c, has_epilogue } = Store::of(gemm);
         let Gemm { compute, m, n, k, trans_a, trans_b, batch, .. } = as_launched(gemm);
-        Self {
-            compute,
-            m,
-            n,
-            k,
-            trans_a,
-            trans_b,
-            batch,
-            output,
-            reads_c,
-            has_epilogue,
-            best,
-            instead_of,
-        }
+        Self { compute, m, n, k, trans_a, trans_b, batch, output, reads_c, has_epilogue, best }
+    }
+
+    /// Whether a product can have a record.
+    ///
+    /// Its matrices are dense, or vectors of 16 bytes reach the same parts of A and B as in dense
+    /// ones; in f32 also of C. Alpha is not 0. It is no batch of pointers, and a batch shares
+    /// neither A nor B.
+    pub fn is_possible(gemm: &Gemm) -> bool {
+        ProductKey::of(gemm).is_some()
     }
 
     /// The product, of dense matrices, with beta 0 and without an epilogue.
@@ -282,7 +280,7 @@ impl Exception {
         dense([m, n, k], [trans_a, trans_b], batch, compute).stored_as(output)
     }
 
-    /// Of what products it holds.
+    /// The key of the products that the record holds for.
     pub(in crate::select) fn key(&self) -> Option<ProductKey> {
         let Self { output, reads_c, has_epilogue, .. } = *self;
         Some(ProductKey::of(&self.gemm())?.stored(Store { output, reads_c, has_epilogue }))
@@ -290,7 +288,7 @@ impl Exception {
 }
 
 /// In words, as in `bf16 10*64x64x256:TN`.
-impl fmt::Display for Exception {
+impl fmt::Display for MeasuredProduct {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { compute, m, n, k, trans_a, trans_b, batch, .. } = *self;
         if compute != Compute::F32 {
@@ -309,6 +307,12 @@ impl fmt::Display for Exception {
         }
         f.write_str(if self.reads_c { ", beta" } else { "" })?;
         f.write_str(if self.has_epilogue { ", epilogue" } else { "" })
+    }
+}
+
+impl fmt::Debug for Timed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` in {} ns", self.configuration(), self.ns)
     }
 }
 

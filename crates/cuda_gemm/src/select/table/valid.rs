@@ -5,14 +5,14 @@ use std::fmt;
 
 use kernels_gpu::abi::{Arithmetic, Target};
 
-use super::parts::{Costs, DeviceCosts, EntryCosts, Exception, Measured, Parts, Timed};
+use super::parts::{Costs, DeviceCosts, EntryCosts, Measured, MeasuredProduct, Parts, Timed};
 
 /// The most blocks that a multiprocessor holds at once, on every device.
 const MAX_RESIDENT: u32 = 32;
 
 /// What is wrong with a table, if anything is.
 pub(super) fn check(table: &Parts) -> Result<(), String> {
-    let Parts { device, costs, kernels, exceptions } = table;
+    let Parts { device, costs, kernels, products } = table;
     check_device(device)?;
     check_device_costs(costs)?;
     if kernels.is_empty() {
@@ -26,15 +26,16 @@ pub(super) fn check(table: &Parts) -> Result<(), String> {
             return Err(format!("there are two `{name}`"));
         }
     }
-    let mut products: HashMap<_, &Exception> = HashMap::new();
-    for exception in exceptions {
-        check_exception(exception, device, &names)
-            .map_err(|reason| format!("exception {exception}: {reason}"))?;
-        if let Some(first) = products.insert(exception.key(), exception) {
-            let (first, second) = (first.to_string(), exception.to_string());
+    let mut known: HashMap<_, &MeasuredProduct> = HashMap::new();
+    for product in products {
+        check_product(product, device.capability)
+            .and_then(|()| check_digests(product, device, &names))
+            .map_err(|reason| format!("product {product}: {reason}"))?;
+        if let Some(first) = known.insert(product.key(), product) {
+            let (first, second) = (first.to_string(), product.to_string());
             return Err(match first == second {
-                true => format!("there are two exceptions {first}"),
-                false => format!("exceptions {first} and {second} are of the same product"),
+                true => format!("there are two products {first}"),
+                false => format!("{first} and {second} are the same product"),
             });
         }
     }
@@ -108,40 +109,46 @@ fn check_entry(entry: &str, costs: &EntryCosts) -> Result<(), String> {
     Ok(())
 }
 
-fn check_exception(
-    exception: &Exception,
-    device: &Measured,
-    kernels: &HashSet<&str>,
+/// The problem of a record for a device of this compute capability, if there is one.
+pub(in crate::select) fn check_product(
+    product: &MeasuredProduct,
+    capability: (u32, u32),
 ) -> Result<(), String> {
-    let Exception { m, n, k, batch, best, instead_of, .. } = exception;
-    let gemm = exception.gemm();
+    let MeasuredProduct { m, n, k, batch, best, .. } = product;
+    let gemm = product.gemm();
     gemm.validate().map_err(|error| error.to_string())?;
     for (what, size) in [("m", m), ("n", n), ("k", k), ("batch", batch)] {
         at_least_1(what, *size)?;
     }
-    if !exception.compute.is_16_bits() && (exception.reads_c || exception.has_epilogue) {
+    if !product.compute.is_16_bits() && (product.reads_c || product.has_epilogue) {
         return Err("`reads_c` and `has_epilogue` are of products in 16 bits".to_owned());
     }
-    for (which, timed) in [("best", best), ("instead_of", instead_of)] {
-        let Timed { kernel, splits, clusters, blocks_per_multiprocessor, ns, .. } = *timed;
-        at_least_1(format_args!("{which}.splits"), splits)?;
-        for (what, count) in
-            [("clusters", clusters), ("blocks_per_multiprocessor", blocks_per_multiprocessor)]
-        {
-            at_least_1(format_args!("{which}.{what}"), count.unwrap_or(1))?;
-        }
-        positive(format_args!("{which}.ns"), ns)?;
-        let possible = timed.configuration().expect_possible(&gemm, device.capability);
-        possible.map_err(|reason| format!("`{which}`: {reason}"))?;
-        // So that it has digests, and runs on the device.
-        let is_for_tensor_cores = kernel.arithmetic() != Arithmetic::Fma;
-        let kernel = kernel.name();
-        if !is_for_tensor_cores && !kernels.contains(kernel) {
-            return Err(format!("`{which}`: `{kernel}` is not among the table's `kernels`"));
-        }
-        if is_for_tensor_cores && !device.ptx_sha256.contains_key(kernel) {
-            return Err(format!("`{which}`: `{kernel}` is not in the device's `ptx_sha256`"));
-        }
+    let Timed { splits, clusters, blocks_per_multiprocessor, ns, .. } = *best;
+    at_least_1("best.splits", splits)?;
+    for (what, count) in
+        [("clusters", clusters), ("blocks_per_multiprocessor", blocks_per_multiprocessor)]
+    {
+        at_least_1(format_args!("best.{what}"), count.unwrap_or(1))?;
+    }
+    positive("best.ns", ns)?;
+    let possible = best.configuration().expect_possible(&gemm, capability);
+    possible.map_err(|reason| format!("`best`: {reason}"))
+}
+
+/// Checks that a table has digests of a record's kernel.
+fn check_digests(
+    product: &MeasuredProduct,
+    device: &Measured,
+    kernels: &HashSet<&str>,
+) -> Result<(), String> {
+    let kernel = product.best.kernel;
+    let is_for_tensor_cores = kernel.arithmetic() != Arithmetic::Fma;
+    let kernel = kernel.name();
+    if !is_for_tensor_cores && !kernels.contains(kernel) {
+        return Err(format!("`best`: `{kernel}` is not among the table's `kernels`"));
+    }
+    if is_for_tensor_cores && !device.ptx_sha256.contains_key(kernel) {
+        return Err(format!("`best`: `{kernel}` is not in the device's `ptx_sha256`"));
     }
     Ok(())
 }

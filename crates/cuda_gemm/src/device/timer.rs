@@ -1,0 +1,160 @@
+//! The timer: the time between two CUDA events on a stream.
+
+use cuda_driver::sys::{self, CUevent, CUresult};
+
+use super::handle::Device;
+use super::info::DeviceKind;
+use super::stream::Stream;
+use crate::error::Error;
+
+/// The clock of a time: see [`Timer::clock`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// Time on the GPU, between two CUDA events around the launches.
+    GpuEvents,
+    /// CPU time to interpret the kernel on the software device, which says nothing about a GPU.
+    CpuSimulation,
+}
+
+/// Two events, reused for one time span after the other.
+///
+/// ```
+/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Error, Gemm, Timer, find_kernel};
+///
+/// let device = Device::open(DeviceChoice::Soft)?;
+/// let product = device.kernel(find_kernel("tile2d")?)?.prepare(Gemm::new(20, 30, 10))?;
+/// let zeros = |shape| DeviceMatrix::<f32>::zeros(&device, shape);
+/// let (a, b, mut c) = (zeros([20, 10])?, zeros([10, 30])?, zeros([20, 30])?);
+///
+/// let timer = Timer::new(&device)?;
+/// let ms = timer.milliseconds(|| product.run(&a, &b, &mut c))?;
+/// assert!(ms > 0.0);
+/// # Ok::<(), Error>(())
+/// ```
+pub struct Timer {
+    stream: Stream,
+    start: Event,
+    stop: Event,
+}
+
+impl Timer {
+    /// Creates a timer for work on the device's own stream.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Driver`] if events run out.
+    pub fn new(device: &Device) -> Result<Self, Error> {
+        Self::on(&device.stream())
+    }
+
+    /// Creates a timer for work on a stream.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Driver`] if events run out.
+    pub fn on(stream: &Stream) -> Result<Self, Error> {
+        let event = || Event::new(stream.device());
+        Ok(Self { stream: stream.clone(), start: event()?, stop: event()? })
+    }
+
+    /// The clock of its times.
+    pub fn clock(&self) -> Clock {
+        match self.stream.device().info().kind {
+            DeviceKind::Gpu => Clock::GpuEvents,
+            DeviceKind::Soft => Clock::CpuSimulation,
+        }
+    }
+
+    /// Milliseconds of the device for the work that `enqueue` enqueues on the timer's stream.
+    ///
+    /// Waits for the end of the work.
+    ///
+    /// # Errors
+    ///
+    /// The error of `enqueue`, a fault of a kernel, or [`Error::Driver`].
+    pub fn milliseconds<E: From<Error>>(
+        &self,
+        enqueue: impl FnOnce() -> Result<(), E>,
+    ) -> Result<f64, E> {
+        let (ms, ()) = self.time(|_| enqueue(), |()| ())?;
+        Ok(ms)
+    }
+
+    /// Times work like [`Timer::milliseconds`], and returns the value of `enqueue`.
+    ///
+    /// `meanwhile` may change this value before the wait.
+    ///
+    /// # Errors
+    ///
+    /// See [`Timer::milliseconds`].
+    pub fn time<T, E: From<Error>>(
+        &self,
+        enqueue: impl FnOnce(&Self) -> Result<T, E>,
+        meanwhile: impl FnOnce(&mut T),
+    ) -> Result<(f64, T), E> {
+        let _current = self.stream.device().enter()?;
+        self.record(&self.start)?;
+        let mut found = enqueue(self)?;
+        self.record(&self.stop)?;
+        meanwhile(&mut found);
+        // Through the stream, which recognises faults.
+        self.stream.synchronize()?;
+        let mut ms = 0.0;
+        // SAFETY: both events exist and were recorded, and `ms` is valid for the write.
+        let elapsed =
+            unsafe { sys::cuEventElapsedTime(&raw mut ms, self.start.event, self.stop.event) };
+        self.stream.device().check("cuEventElapsedTime", elapsed)?;
+        Ok((f64::from(ms), found))
+    }
+
+    /// Whether the device has reached the start of the current time span.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Driver`].
+    pub fn has_started(&self) -> Result<bool, Error> {
+        let device = self.stream.device();
+        let _current = device.enter()?;
+        // SAFETY: the event exists.
+        match unsafe { sys::cuEventQuery(self.start.event) } {
+            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            code => device.check("cuEventQuery", code).map(|()| true),
+        }
+    }
+
+    fn record(&self, event: &Event) -> Result<(), Error> {
+        // SAFETY: the event and the stream exist, on one device.
+        let recorded = unsafe { sys::cuEventRecord(event.event, self.stream.as_raw()) };
+        self.stream.device().check("cuEventRecord", recorded)
+    }
+}
+
+/// An event that records a time.
+struct Event {
+    event: CUevent,
+    device: Device,
+}
+
+// SAFETY: an event is a handle that the driver lets any thread use.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+impl Event {
+    fn new(device: &Device) -> Result<Self, Error> {
+        let _current = device.enter()?;
+        let mut event = CUevent::NULL;
+        // SAFETY: `event` is valid for the write. Without flags it records times.
+        let created = unsafe { sys::cuEventCreate(&raw mut event, 0) };
+        device.check("cuEventCreate", created)?;
+        Ok(Self { event, device: device.clone() })
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        let _current = self.device.enter();
+        // SAFETY: not used again; the driver keeps an event while work waits for it.
+        let _ = unsafe { sys::cuEventDestroy_v2(self.event) };
+    }
+}

@@ -1,0 +1,317 @@
+//! Checks and times plans of one product, with matrices of their own.
+
+use std::ops::Range;
+
+use gemm_matrix::{Element, bf16, f16};
+
+use super::agreement::{Agreement, largest_operand, tolerance};
+use crate::device::{Stream, Timer};
+use crate::error::Error;
+use crate::matrix::{Memory, OperandRef};
+use crate::plan::{Configuration, Plan, PlanBuilder, RawExtra, RawExtras};
+use crate::problem::Gemm;
+use crate::select::table::Timed;
+
+/// Rounds of timing, and fewer for products longer than this many milliseconds.
+const ROUNDS: usize = 9;
+const FEW_ROUNDS: usize = 3;
+const LONG_MS: f64 = 2.0;
+
+/// The least bytes that are overwritten before a launch. The host enqueues the launch meanwhile.
+const LEAST_FLUSH: u64 = 128 << 20;
+
+/// Bytes of C in f32 that are compared; of a longer C, evenly spread rows.
+const COMPARED_BYTES: usize = 8 << 20;
+
+/// Parts of a long C that are compared.
+const PARTS: usize = 16;
+
+/// A quiet NaN, whose lower half is a NaN in bf16 and f16.
+const POISON: u32 = 0x7fc0_7fad;
+
+/// Words of a random pattern. It is a prime, so that rows begin at different words.
+const PATTERN: usize = 65_537;
+
+/// What came of the plans of a product.
+pub(super) enum Outcome {
+    /// The times of those that agree, in their order, and what was wrong with others.
+    Timed {
+        /// The median times.
+        timed: Vec<Timed>,
+        /// The others.
+        dropped: Vec<(Configuration, String)>,
+    },
+    /// One plan alone can be made.
+    NoOther,
+    /// K is too long for exact sums.
+    TooLong,
+    /// Device memory is too short.
+    TooLarge,
+}
+
+/// Checks and times these plans of a product in turn.
+pub(super) fn rehearse(
+    stream: &Stream,
+    gemm: &Gemm,
+    builders: Vec<PlanBuilder>,
+) -> Result<Outcome, Error> {
+    let Some(largest) = largest_operand(gemm.k) else { return Ok(Outcome::TooLong) };
+    let device = stream.device();
+    let flush = match device.is_soft() {
+        // It has no cache, and no time to lose.
+        true => 0,
+        false => LEAST_FLUSH.max(2 * device.info().l2_bytes),
+    };
+    let extras = u128::from(gemm.epilogue.residual) * 4 * (gemm.m * gemm.n) as u128;
+    let needed = gemm.bytes().saturating_add(extras.saturating_mul(gemm.batch as u128));
+    // Workspaces and copies need some.
+    if needed.saturating_add(flush.into()) > u128::from(device.free_memory()? / 2) {
+        return Ok(Outcome::TooLarge);
+    }
+    let mut plans = Vec::new();
+    for (at, builder) in builders.into_iter().enumerate() {
+        match builder.prepare() {
+            Ok(plan) => plans.push(plan),
+            // The first is the choice without a measurement, whose error is the caller's.
+            Err(error @ Error::KernelFault { .. }) => return Err(error),
+            Err(error) if at == 0 => return Err(error),
+            // A choice that does not fit this device is none.
+            Err(_) => {}
+        }
+    }
+    if plans.len() < 2 {
+        return Ok(Outcome::NoOther);
+    }
+    let mut matrices = Matrices::new(stream, gemm, largest)?;
+    let mut agreement = Agreement::new(tolerance(gemm));
+    let mut dropped = Vec::new();
+    let mut right = Vec::new();
+    for plan in plans {
+        matrices.reset_c()?;
+        matrices.run(&plan)?;
+        match agreement.compare(matrices.result()?) {
+            Ok(()) => right.push(plan),
+            Err(reason) => dropped.push((*plan.configuration(), reason)),
+        }
+    }
+    // Integers take less power than other numbers, and clocks follow the power.
+    matrices.fill_random()?;
+    let samples = time(stream, &mut matrices, &right, flush)?;
+    let timed = right.iter().zip(samples).map(|(plan, ms)| {
+        // No record has a time of 0, which a coarse clock might tell.
+        let ns = (1e6 * sample_stats::median(&ms)).max(1.0);
+        Timed::new(*plan.configuration(), ns)
+    });
+    Ok(Outcome::Timed { timed: timed.collect(), dropped })
+}
+
+/// Milliseconds of each plan, a sample for each round.
+fn time(
+    stream: &Stream,
+    matrices: &mut Matrices,
+    plans: &[Plan<'static>],
+    flush: u64,
+) -> Result<Vec<Vec<f64>>, Error> {
+    let timer = Timer::on(stream)?;
+    let mut scratch = Memory::uninitialized(stream, (flush / 4) as usize)?;
+    let mut sample = |plan: &Plan<'static>, round: usize| {
+        scratch.fill(round as u32)?;
+        timer.milliseconds(|| matrices.run(plan))
+    };
+    let mut longest: f64 = 0.0;
+    if !stream.device().is_soft() {
+        for plan in plans {
+            longest = longest.max(sample(plan, 0)?);
+        }
+    }
+    let rounds = match longest {
+        _ if stream.device().is_soft() => 1,
+        ms if ms > LONG_MS => FEW_ROUNDS,
+        _ => ROUNDS,
+    };
+    let mut samples = vec![Vec::new(); plans.len()];
+    for round in 1..=rounds {
+        for (plan, samples) in plans.iter().zip(&mut samples) {
+            samples.push(sample(plan, round)?);
+        }
+    }
+    Ok(samples)
+}
+
+/// A, B and C of a product, and its epilogue's inputs.
+struct Matrices {
+    gemm: Gemm,
+    stream: Stream,
+    random: Random,
+    largest: u32,
+    a: Memory,
+    b: Memory,
+    c: Memory,
+    /// Scale, bias and residual, if there are any.
+    inputs: [Option<Memory>; 3],
+}
+
+impl Matrices {
+    /// Allocates them. A, B and the epilogue's inputs hold random integers.
+    fn new(stream: &Stream, gemm: &Gemm, largest: u32) -> Result<Self, Error> {
+        let mut random = Random(42);
+        let [a, b, c] = gemm.shapes().map(|[rows, cols]| gemm.batch * rows * cols);
+        let (input, output) = (gemm.compute.element(), gemm.output);
+        let mut integers = |elements: usize, element: Element| {
+            let words = (elements * element.bytes()).div_ceil(4);
+            let mut memory = Memory::uninitialized(stream, words)?;
+            memory.repeat(&random.pattern(element, |random| random.integer(largest)))?;
+            Ok::<_, Error>(memory)
+        };
+        let (a, b, c) = (integers(a, input)?, integers(b, input)?, integers(c, output)?);
+        let epilogue = gemm.epilogue;
+        let lengths = [
+            epilogue.scale.map(|axis| axis.len(gemm.m, gemm.n)),
+            epilogue.bias.map(|axis| axis.len(gemm.m, gemm.n)),
+            epilogue.residual.then_some(gemm.batch * gemm.m * gemm.n),
+        ];
+        let mut inputs = [None, None, None];
+        for (input, elements) in inputs.iter_mut().zip(lengths) {
+            *input = elements.map(|elements| integers(elements, Element::F32)).transpose()?;
+        }
+        Ok(Self { gemm: *gemm, stream: stream.clone(), random, largest, a, b, c, inputs })
+    }
+
+    /// Fills C with integers if it is read, else with NaN.
+    fn reset_c(&mut self) -> Result<(), Error> {
+        if self.gemm.beta == 0.0 {
+            return self.c.fill(POISON);
+        }
+        // The same each time.
+        let largest = self.largest;
+        let integer = |random: &mut Random| random.integer(largest);
+        self.c.repeat(&Random(7).pattern(self.gemm.output, integer))
+    }
+
+    /// Fills A and B with numbers from -1 to 1.
+    fn fill_random(&mut self) -> Result<(), Error> {
+        let element = self.gemm.compute.element();
+        for memory in [&mut self.a, &mut self.b] {
+            memory.repeat(&self.random.pattern(element, Random::number))?;
+        }
+        Ok(())
+    }
+
+    /// Enqueues a plan of the product.
+    fn run(&mut self, plan: &Plan<'static>) -> Result<(), Error> {
+        let address = |input: &Option<Memory>| input.as_ref().map_or(0, Memory::address);
+        let Gemm { m, n, .. } = self.gemm;
+        let vector = |input| RawExtra { address: address(input), ld: 0, stride: 0 };
+        let [scale, bias, residual] = &self.inputs;
+        let extras = RawExtras {
+            scale: vector(scale),
+            bias: vector(bias),
+            residual: RawExtra { address: address(residual), ld: n, stride: m * n },
+            ..RawExtras::default()
+        };
+        let addresses = [&self.a, &self.b, &self.c].map(Memory::address);
+        // SAFETY:
+        // - The plan is of this product, whose dense matrices and inputs these are, all
+        //   initialised. A vector has an element for each row or column.
+        // - Each has memory of its own, so that they do not overlap. Allocations are aligned.
+        // - Only this stream uses the memory, which is freed after all work.
+        unsafe { plan.run_raw(addresses, extras) }
+    }
+
+    /// C, or rows spread over it.
+    fn result(&self) -> Result<Vec<f32>, Error> {
+        let Gemm { m, n, batch, output, .. } = self.gemm;
+        let view = OperandRef::new(&self.stream, output, self.c.address(), [batch * m, n], n);
+        let mut result = Vec::new();
+        for rows in compared_rows(batch * m, n) {
+            result.extend_from_slice(view.submatrix(rows, 0..n)?.download()?.as_slice());
+        }
+        Ok(result)
+    }
+}
+
+/// The rows of C that are compared: all, or parts that begin at the first and end at the last row.
+fn compared_rows(rows: usize, cols: usize) -> Vec<Range<usize>> {
+    let most = (COMPARED_BYTES / 4 / cols.max(1)).max(PARTS);
+    let (parts, part) = if rows <= most { (1, rows) } else { (PARTS, most / PARTS) };
+    let last = rows - part;
+    let first = |i| last * i / (parts - 1).max(1);
+    (0..parts).map(|i| first(i)..first(i) + part).collect()
+}
+
+/// Random numbers by SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    /// An integer of at most this magnitude.
+    fn integer(&mut self, largest: u32) -> f32 {
+        let count = u64::from(2 * largest + 1);
+        (self.next() % count) as f32 - largest as f32
+    }
+
+    /// A number from -1 to 1.
+    fn number(&mut self) -> f32 {
+        (self.next() >> 40) as f32 / (1 << 23) as f32 - 1.0
+    }
+
+    /// The words of a pattern of elements.
+    fn pattern(&mut self, element: Element, mut value: impl FnMut(&mut Self) -> f32) -> Vec<u32> {
+        let mut bits = || {
+            let value = value(self);
+            match element {
+                Element::F32 => value.to_bits(),
+                Element::Bf16 => bf16::from_f32(value).to_bits().into(),
+                Element::F16 => f16::from_f32(value).to_bits().into(),
+            }
+        };
+        let word = |_| match element.bytes() {
+            4 => bits(),
+            _ => bits() | bits() << 16,
+        };
+        (0..PATTERN).map(word).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_compared_rows_span_c() {
+        for rows in [0, 300] {
+            let parts = compared_rows(rows, 200);
+            assert!(parts.len() == 1 && parts[0] == (0..rows));
+        }
+        for (rows, cols) in [(100_000, 4096), (17, 1 << 24), (1 << 22, 1)] {
+            let parts = compared_rows(rows, cols);
+            assert_eq!((parts.len(), parts[0].start, parts[PARTS - 1].end), (PARTS, 0, rows));
+            assert!(parts.is_sorted_by(|one, other| one.start <= other.start));
+            let bytes: usize = parts.iter().map(|part| 4 * cols * part.len()).sum();
+            assert!(bytes <= COMPARED_BYTES || parts.iter().all(|part| part.len() == 1));
+        }
+    }
+
+    #[test]
+    fn patterns_hold_what_they_should() {
+        let mut random = Random(1);
+        let words = random.pattern(Element::F32, |random| random.integer(3));
+        let mut values: Vec<_> = words.into_iter().map(f32::from_bits).collect();
+        values.sort_by(f32::total_cmp);
+        values.dedup();
+        assert_eq!(values, [-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0]);
+        let words = random.pattern(Element::Bf16, Random::number);
+        let halves = words.iter().flat_map(|word| [word & 0xffff, word >> 16]);
+        let values = halves.map(|bits| bf16::from_bits(bits as u16).to_f32());
+        let (mut least, mut most) = (0f32, 0f32);
+        values.for_each(|value| (least, most) = (least.min(value), most.max(value)));
+        assert!((-1.0..-0.99).contains(&least) && (0.99..=1.0).contains(&most));
+    }
+}

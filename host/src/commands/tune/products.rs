@@ -1,0 +1,86 @@
+//! `tune --sizes` and `--shapes`: measures products, and keeps the fastest choice for each.
+
+use std::time::Instant;
+
+use host::select::{CACHE_VARIABLE, ProductFile};
+use host::tune::{self, Progress, TunedProducts, Tuner};
+use host::{Device, Shape};
+
+use super::args::TuneArgs;
+use super::{drift, errors, open, report};
+use crate::commands::outcome::Outcome;
+use crate::commands::tables;
+use crate::error::Error;
+use crate::io::progress::Steps;
+use crate::io::stdio;
+use crate::report::save::Save;
+
+/// Measures these products.
+pub fn run(args: &TuneArgs, shapes: Vec<Shape>) -> Result<Outcome, Error> {
+    let clock = Instant::now();
+    let gemm = |shape| args.product.apply(args.product.shape(shape).gemm());
+    let products: Vec<_> = shapes.into_iter().map(gemm).collect();
+    products.iter().try_for_each(tune::check)?;
+    let table = tables::read(args.table.as_deref())?;
+    let device = open(args)?;
+    tables::note_of_other(table.as_ref(), &device);
+    let auto = table.map_or_else(|| device.auto(), |table| device.auto_by(&table))?;
+    let auto = auto.by_model_alone();
+    let file = file(args, &device)?;
+    // A file that is broken or cannot be written is found before anything is measured.
+    file.add(&device, &[])?;
+    let mut save = args.save.as_deref().map(|save| Save::new(save, None)).transpose()?;
+    if device.is_soft() {
+        stdio::say("warning: simulated times say nothing about a GPU, and neither will this file");
+    }
+    let tuner = Tuner::new(&device)?;
+    stdio::print(&format!("device:  {}\n", device.info().name))?;
+
+    let steps = Steps::new("measuring");
+    let report = |progress: Progress<'_>| match progress {
+        Progress::Step { done, total } => {
+            steps.at(done, total);
+            Ok(())
+        }
+        other => steps.above(|| {
+            if let Progress::Product { result } = &other {
+                file.add(&device, &[result.record()])?;
+            }
+            report(&other, save.as_mut())
+        }),
+    };
+    let tuned = tuner.products(&auto, &products, report)?;
+    drop(steps);
+    let TunedProducts { results, wrong, measured_loss, ffma_gflops } = tuned;
+    stdio::print(&format!(
+        "model:   what it chooses takes {measured_loss:.3}x the time of the fastest over {} \
+         shape(s)\n\
+         errors:  {}\n\
+         time:    {:.0} s{}\n\
+         file:    {}\n",
+        results.len(),
+        errors(&results),
+        clock.elapsed().as_secs_f64(),
+        drift(ffma_gflops),
+        file.path().display(),
+    ))?;
+    Ok(if wrong == 0 { Outcome::Right } else { Outcome::Wrong })
+}
+
+/// The file of `--out`, or the one that `auto` reads.
+fn file(args: &TuneArgs, device: &Device) -> Result<ProductFile, Error> {
+    match &args.out {
+        Some(folder) if folder.is_dir() => Ok(ProductFile::in_folder(folder, device)),
+        Some(path) => Ok(ProductFile::new(path)),
+        None => ProductFile::of(device).ok_or_else(|| {
+            let why = match device.is_soft() {
+                true => "simulated times do not go to the user's cache",
+                false => "there is no cache folder",
+            };
+            let message = format!(
+                "{why}: name a file with --out, or a folder in the variable {CACHE_VARIABLE}"
+            );
+            Error::usage_of("tune", message)
+        }),
+    }
+}
