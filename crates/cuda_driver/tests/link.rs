@@ -70,8 +70,8 @@ fn cust_calls_this_crate() {
         cuGraphGetEdges, cuGraphGetNodes, cuGraphKernelNodeGetParams, cuGraphNodeGetType
     }
     // Not used by cust itself, and declared by cust_raw for its users.
-    check! { 9:
-        cuFuncSetAttribute, cuOccupancyMaxActiveClusters, cuStreamBeginCapture_v2, cuStreamEndCapture, cuStreamIsCapturing,
+    check! { 8:
+        cuFuncSetAttribute, cuStreamBeginCapture_v2, cuStreamEndCapture, cuStreamIsCapturing,
         cuGraphInstantiateWithFlags, cuGraphLaunch, cuGraphExecDestroy, cuDeviceGetPCIBusId
     }
 }

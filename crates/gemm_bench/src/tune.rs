@@ -17,5 +17,6 @@ pub use samples::Sample;
 pub use search_result::{Run, SearchResult};
 pub use tuner::{Progress, Tuner};
 pub use validation::{
-    Class, FIRST, MeasuredSummary, ShortSummary, Summary, Validated, Validation, ValidationProgress, draw, validate,
+    Class, FIRST, MeasuredSummary, ShortSummary, Summary, Validated, Validation,
+    ValidationProgress, draw, validate,
 };

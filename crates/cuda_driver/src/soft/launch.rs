@@ -18,8 +18,7 @@ use crate::types::{
     CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
     CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, CU_LAUNCH_ATTRIBUTE_IGNORE,
     CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, CUfunction, CUhostFn, CUlaunchAttribute,
-    CUlaunchConfig,
-    CUresult, CUstream,
+    CUlaunchConfig, CUresult, CUstream,
 };
 
 /// Names of the entries in the `extra` array of a launch.

@@ -383,16 +383,19 @@ fn sgemm_computes_as_the_handle_says() {
     let mut handle = Handle::new(&device).unwrap();
     let refused = handle.compute_f32_in(Compute::F16).unwrap_err().to_string();
     assert!(refused.contains("use `gemm_ex`"), "{refused}");
-    // One plus a fraction with two bits more than TF32 has.
+    // One plus a fraction with two bits more than TF32 has. The mean of as many is the same.
+    const SIZE: usize = 512;
     let number = 1.0 + 1.0 / 4096.0;
-    let (a, b, c) = (upload(&device, &[number]), upload(&device, &[1.0]), upload(&device, &[0.0]));
+    let all = |value: f32| upload(&device, &[value; SIZE * SIZE]);
+    let (a, b, c) = (all(number), all(1.0 / SIZE as f32), all(0.0));
     let (a, b, pc, no) = (a.as_device_ptr(), b.as_device_ptr(), c.as_device_ptr(), Op::None);
     for (compute, result) in
         [(Compute::F32, number), (Compute::Tf32, 1.0), (Compute::Tf32x3, number)]
     {
         handle.compute_f32_in(compute).unwrap();
-        // SAFETY: matrices of one element, which nothing else uses.
-        unsafe { sgemm(&mut handle, no, no, 1, 1, 1, 1.0, a, 1, b, 1, 0.0, pc, 1) }.unwrap();
+        let n = SIZE;
+        // SAFETY: square matrices, which nothing else uses.
+        unsafe { sgemm(&mut handle, no, no, n, n, n, 1.0, a, n, b, n, 0.0, pc, n) }.unwrap();
         assert_eq!(c.download().unwrap().at(0, 0), result, "{compute}");
     }
     assert_eq!(handle.plans(), 3);

@@ -309,8 +309,7 @@ impl EntryPoint {
         self.allow_shared(shared_bytes)?;
         let _current = self.device.enter()?;
         let block = block.into();
-        let mut attributes =
-            [attribute(sys::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, [size, 1, 1])];
+        let mut attributes = [attribute(sys::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, [size, 1, 1])];
         let config = sys::CUlaunchConfig {
             grid_dim_x: size,
             grid_dim_y: 1,

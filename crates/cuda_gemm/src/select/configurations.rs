@@ -17,11 +17,11 @@ const CLUSTER_SPLITS: [u32; 6] = [1, 2, 3, 4, 6, 8];
 /// The longest sum of f32 products in one register, where K is split anyway.
 ///
 /// The root mean square of the error grows with the root of its length.
-const LONGEST_SUM: u32 = 2048;
+pub(super) const LONGEST_SUM: u32 = 2048;
 
 /// Up to this length, a sum costs no accuracy that matters. A longer one must be faster by
 /// [`PRICE`] for each doubling.
-const SHORT_SUM: u32 = 640;
+pub(super) const SHORT_SUM: u32 = 640;
 const PRICE: f64 = 0.04;
 
 /// Elements of 16 bytes.
@@ -41,21 +41,25 @@ pub(super) struct Candidates<'a> {
 
 impl Candidates<'_> {
     /// The configurations, with their times.
-    pub(super) fn all(&self, time: impl Fn(&Configuration) -> Prediction) -> Vec<Prediction> {
-        let Self { gemm, kernel, .. } = *self;
-        let form = KernelForm::new(gemm, kernel);
-        if kernel.abi().has_tensor_maps() && self.pads_too_much(&form) {
+    pub(super) fn all(
+        &self,
+        form: &KernelForm,
+        time: impl Fn(&Configuration) -> Prediction,
+    ) -> Vec<Prediction> {
+        let kernel = self.kernel;
+        if kernel.abi().has_tensor_maps() && self.pads_too_much(form) {
             return Vec::new();
         }
         match kernel.abi() {
-            KernelAbi::WgmmaClusters => self.clusters(&form).iter().map(time).collect(),
+            KernelAbi::WgmmaClusters => self.clusters(form).iter().map(time).collect(),
             abi if abi.splits_k() => {
                 let staged = [false, true].into_iter().filter(|staged| {
                     !staged
-                        || copied(&form, kernel, true) != copied(&form, kernel, false)
-                            && !self.pads_too_much(&form)
+                        || form.gemm.depth() > 0
+                            && copied(form, kernel, true) != copied(form, kernel, false)
+                            && !self.pads_too_much(form)
                 });
-                staged.flat_map(|staged| self.splits(&form, staged, &time)).collect()
+                staged.flat_map(|staged| self.splits(form, staged, &time)).collect()
             }
             _ => vec![time(&Configuration::new(kernel))],
         }
@@ -129,8 +133,7 @@ impl Candidates<'_> {
         let best = all.iter().map(|one| one.ns).fold(f64::INFINITY, f64::min);
         let mut long = times(with_long_sums);
         long.retain(|one| {
-            let doublings =
-                f64::from(short).log2() - f64::from(one.configuration.splits).log2();
+            let doublings = f64::from(short).log2() - f64::from(one.configuration.splits).log2();
             one.ns * (1.0 + PRICE * doublings) < best
         });
         all.extend(long);

@@ -57,8 +57,7 @@ impl Grid {
         let Configuration { kernel, splits, clusters, .. } = *configuration;
         let gemm = &form.gemm;
         let batch = gemm.batch as u64;
-        let (products, launches) =
-            if kernel.abi().has_batches() { (batch, 1) } else { (1, batch) };
+        let (products, launches) = if kernel.abi().has_batches() { (batch, 1) } else { (1, batch) };
         let tiles = tiles(gemm, kernel).saturating_mul(products).max(1);
         let steps = steps(gemm, kernel).max(1);
         let mut grid = Self {
@@ -80,9 +79,8 @@ impl Grid {
             }
             KernelAbi::WgmmaClusters => {
                 let splits = u64::from(splits);
-                let asked = clusters.and_then(|asked| {
-                    stream_k(gemm, kernel, tiles / batch, splits as u32, asked)
-                });
+                let asked = clusters
+                    .and_then(|asked| stream_k(gemm, kernel, tiles / batch, splits as u32, asked));
                 grid.splits = splits as f64;
                 match asked.map(u64::from) {
                     None => {
@@ -198,8 +196,7 @@ impl Bytes {
         let Configuration { kernel, clusters, staged, .. } = *configuration;
         let gemm = &form.gemm;
         let tile = kernel.tile();
-        let [m, n, k, batch] =
-            [gemm.m, gemm.n, gemm.depth(), gemm.batch].map(|size| size as f64);
+        let [m, n, k, batch] = [gemm.m, gemm.n, gemm.depth(), gemm.batch].map(|size| size as f64);
         let element = gemm.compute.element().bytes() as f64;
         // Products that share an operand read it once.
         let is_shared = |stride: usize| gemm.batch > 1 && stride == 0 && !gemm.pointers;
@@ -226,7 +223,8 @@ impl Bytes {
         let residual = if gemm.epilogue.residual { 4.0 } else { 0.0 };
         let outputs = (touched + residual) * m * n * batch / grid.launches;
         let is_copied = copied(form, kernel, staged);
-        let staged = operands.iter().zip(is_copied).map(|(bytes, is)| if is { *bytes } else { 0.0 });
+        let staged =
+            operands.iter().zip(is_copied).map(|(bytes, is)| if is { *bytes } else { 0.0 });
         Self { inputs, outputs, staged: if k == 0.0 { 0.0 } else { staged.sum() } }
     }
 }
@@ -249,7 +247,10 @@ impl Alignment {
         let [a, b, c] = form.gemm.rows_begin_on_16_bytes();
         let reads = form.reads(kernel);
         let is_misaligned = |i: usize| {
-            reads[i] == Reads::Anywhere && !is_copied[i] && ![a, b][i] && kernel.unaligned().is_none()
+            reads[i] == Reads::Anywhere
+                && !is_copied[i]
+                && ![a, b][i]
+                && kernel.unaligned().is_none()
         };
         Self {
             is_aligned: is_aligned(kernel, form, [0; 3], is_copied),

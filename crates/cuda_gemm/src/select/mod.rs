@@ -233,11 +233,15 @@ impl Auto {
         let measured = self.products.keys().filter(|key| key.compute() == compute).count();
         match measured {
             0 => self.basis.to_string(),
-            count => format!("{}, and {count} product(s) that were measured themselves", self.basis),
+            count => {
+                format!("{}, and {count} product(s) that were measured themselves", self.basis)
+            }
         }
     }
 
-    /// The kernel for a product, and how it divides the product. It takes some microseconds.
+    /// The kernel for a product, and how it divides the product.
+    ///
+    /// It predicts some hundred times, which takes up to half a millisecond.
     ///
     /// A product in TF32, or tf32x3, gets a kernel for f32 where that should be faster: as a rule
     /// where memory is what takes the time, as with one row. FMAs are at least as accurate.
@@ -253,17 +257,23 @@ impl Auto {
         if self.is_by_work(gemm) {
             return Ok(rule::for_software(gemm));
         }
-        let fastest = self.model.fastest(gemm).map(|fastest| fastest.configuration);
+        if let Some(fastest) = self.model.fastest(gemm) {
+            return Ok(fastest.configuration);
+        }
         // Any kernel computes nothing.
-        let any = || {
-            let kernels = self.model.kernels().iter().map(|costs| costs.kernel);
-            let mut kernels =
-                kernels.filter(|kernel| gemm.compute.is_of(kernel) && gemm.suits(kernel));
-            kernels.next().map(Configuration::new)
-        };
-        fastest.or_else(any).ok_or_else(|| {
-            gemm.compute.refused("no kernel that the device can launch computes it".to_owned())
-        })
+        let kernels = self.model.kernels().iter().map(|costs| costs.kernel);
+        let kernels = kernels.filter(|kernel| gemm.compute.is_of(kernel));
+        let mut lacks = None;
+        for kernel in kernels {
+            match gemm.unsuited(kernel) {
+                None => return Ok(Configuration::new(kernel)),
+                Some(feature) => lacks = Some(feature),
+            }
+        }
+        Err(gemm.compute.refused(match lacks {
+            Some(feature) => format!("no kernel has {feature}"),
+            None => "no kernel that this device can launch computes in it".to_owned(),
+        }))
     }
 
     /// Whether the work of an interpreter decides.

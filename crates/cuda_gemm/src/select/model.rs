@@ -143,8 +143,9 @@ impl Model {
             resident: costs.aligned.resident,
             multiprocessors: self.multiprocessors,
         };
-        let time = |configuration: &Configuration| self.estimate(costs, gemm, configuration);
-        candidates.all(time)
+        let form = KernelForm::new(gemm, costs.kernel);
+        let time = |configuration: &Configuration| self.estimate(costs, gemm, &form, configuration);
+        candidates.all(&form, time)
     }
 
     /// The time of a choice; `None` if the table does not have its kernel, and where there is no
@@ -154,11 +155,18 @@ impl Model {
         let name = configuration.kernel.name();
         let costs = self.kernels.iter().find(|costs| costs.kernel.name() == name)?;
         let has_elements = gemm.m > 0 && gemm.n > 0 && gemm.batch > 0;
-        has_elements.then(|| self.estimate(costs, gemm, configuration))
+        let form = KernelForm::new(gemm, costs.kernel);
+        has_elements.then(|| self.estimate(costs, gemm, &form, configuration))
     }
 
-    fn estimate(&self, costs: &Costs, gemm: &Gemm, configuration: &Configuration) -> Prediction {
-        let features = Features::new(self, costs, gemm, configuration);
+    fn estimate(
+        &self,
+        costs: &Costs,
+        gemm: &Gemm,
+        form: &KernelForm,
+        configuration: &Configuration,
+    ) -> Prediction {
+        let features = Features::in_form(self, costs, gemm, form, configuration);
         let entry = costs.unaligned.as_ref().filter(|_| !features.is_aligned());
         features.predict(entry.unwrap_or(&costs.aligned))
     }
@@ -199,21 +207,27 @@ pub struct Features {
 impl Features {
     /// The features of a product and a configuration, whose kernel has these costs.
     pub fn new(model: &Model, costs: &Costs, gemm: &Gemm, configuration: &Configuration) -> Self {
-        let form = KernelForm::new(gemm, costs.kernel);
-        let alignment = Alignment::new(&form, configuration);
+        Self::in_form(model, costs, gemm, &KernelForm::new(gemm, costs.kernel), configuration)
+    }
+
+    fn in_form(
+        model: &Model,
+        costs: &Costs,
+        gemm: &Gemm,
+        form: &KernelForm,
+        configuration: &Configuration,
+    ) -> Self {
+        let alignment = Alignment::new(form, configuration);
         let entry = costs.unaligned.as_ref().filter(|_| !alignment.is_aligned);
         let most = entry.unwrap_or(&costs.aligned).resident;
         let resident = configuration.blocks_per_multiprocessor.unwrap_or(most).clamp(1, most);
         let multiprocessors = u64::from(model.multiprocessors.max(1));
-        let slots = Slots {
-            multiprocessors,
-            resident: resident.into(),
-            clusters: &model.costs.clusters,
-        };
-        let grid = Grid::new(&form, configuration, slots);
+        let slots =
+            Slots { multiprocessors, resident: resident.into(), clusters: &model.costs.clusters };
+        let grid = Grid::new(form, configuration, slots);
         let at_once = (multiprocessors * u64::from(resident)) as f64 / grid.splits;
-        let bytes = Bytes::new(&form, configuration, &grid, at_once, model.l2_bytes);
-        let Edges { outside, share } = Edges::new(&form, configuration);
+        let bytes = Bytes::new(form, configuration, &grid, at_once, model.l2_bytes);
+        let Edges { outside, share } = Edges::new(form, configuration);
         // Of several rounds, edge tiles have the last, and their share of the others.
         let rounds = grid.rounds();
         let busy = (grid.tiles * share * grid.splits / multiprocessors as f64).min(1.0);

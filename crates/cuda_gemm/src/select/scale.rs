@@ -1,6 +1,6 @@
 //! A table for a device that nobody has measured, from that of another.
 
-use kernels_gpu::abi::{KernelDescriptor, Shared, Target};
+use kernels_gpu::abi::{Arithmetic, KernelDescriptor, Shared, Target};
 
 use super::table::{Costs, DeviceCosts, EntryCosts, Measured, Table};
 use crate::device::{DeviceInfo, RESERVED_SHARED};
@@ -28,8 +28,8 @@ pub fn room(info: &DeviceInfo, descriptor: &KernelDescriptor) -> u32 {
 
 /// What a table's costs become on another device.
 ///
-/// Times shrink as multiprocessors are faster, and copies as memory is. A driver that does not tell
-/// changes neither. Blocks are resident as far as they have [`room`], and kernels that cannot run
+/// Times shrink as multiprocessors are faster, and copies as memory is. FMAs scale with the clock and
+/// the lanes, tensor cores with the clock alone. A driver that does not tell changes nothing. Blocks are resident as far as they have [`room`], and kernels that cannot run
 /// are left out. Measurements of single products do not hold.
 ///
 /// # Errors
@@ -37,15 +37,20 @@ pub fn room(info: &DeviceInfo, descriptor: &KernelDescriptor) -> u32 {
 /// [`Error::Table`] if nothing is left.
 pub fn scaled(table: &Table, info: &DeviceInfo) -> Result<Table, Error> {
     let measured = table.device();
-    let rate = |clock_khz: u32, lanes: u32| f64::from(clock_khz) * f64::from(lanes);
-    let own_rate = info.peak.map(|peak| rate(peak.clock_khz, peak.lanes)).filter(|&own| own > 0.0);
-    let slower = own_rate.map_or(1.0, |own| rate(measured.clock_khz, measured.lanes) / own);
+    let ratio = |own: u32, measured: u32| {
+        if own > 0 { f64::from(measured) / f64::from(own) } else { 1.0 }
+    };
+    let [clock, lanes] = info.peak.map_or([1.0; 2], |peak| {
+        [ratio(peak.clock_khz, measured.clock_khz), ratio(peak.lanes, measured.lanes)]
+    });
     let own_gbytes = info.memory_gbytes.filter(|&own| own > 0.0);
     let wider = own_gbytes.map_or(1.0, |own| own / measured.memory_gbytes);
     // The software device has no number of its own.
     let multiprocessors = info.peak.map_or(measured.multiprocessors, |peak| peak.multiprocessors);
     let kernels = table.kernels().iter().filter_map(|costs| {
         let room = room(info, costs.kernel);
+        let is_fma = costs.kernel.arithmetic() == Arithmetic::Fma;
+        let slower = if is_fma { clock * lanes } else { clock };
         let entry = |entry: EntryCosts| EntryCosts {
             resident: entry.resident.min(room),
             ..entry.times(slower)

@@ -8,6 +8,7 @@ use gemm_matrix::Element;
 
 use crate::device::{DeviceChoice, Peak};
 use crate::plan::find_kernel;
+use kernels_gpu::LADDER;
 use kernels_gpu::abi::Shared;
 use table::Measured;
 
@@ -66,8 +67,8 @@ fn a_bad_table_says_which_line_or_entry() {
     for (from, to, line, says) in [
         ("\"tile_64x64\"", "\"tile_64x46\"", 0, "the nearest are `tile_64x64`"),
         ("\"copy_gbytes\"", "\"copy_gb\"", 0, "unknown field `copy_gb`"),
-        ("\"piece_ns\": 60.0,", "", 1, "missing field `piece_ns`"),
-        ("\"join_ns\": 600.0", "\"join_ns\": null", 0, "null"),
+        ("\"block_ns\": 1000.0,", "", 1, "missing field `block_ns`"),
+        ("\"step_ns\": 1000.0", "\"step_ns\": null", 0, "null"),
         ("\"ptx_sha256\": {}", "\"ptx_sha256\": \"of all\"", 0, "expected a map"),
     ] {
         let (place, reason) = parse(from, to);
@@ -88,8 +89,8 @@ fn a_bad_table_says_which_line_or_entry() {
             "`copy_gbytes` is 1e-300, and must be",
         ),
         ("\"tile_32x32\"", "\"tile_64x64\"", "there are two `tile_64x64`"),
-        ("\"step_ns\": 1700.0", "\"step_ns\": 0", "`tile_64x64`: `aligned[1].step_ns` is 0"),
-        ("\"join_ns\": 600.0", "\"join_ns\": -0.5", "`join_ns` is -0.5"),
+        ("\"step_ns\": 1200.0", "\"step_ns\": 0", "`tile_64x64`: `unaligned.step_ns` is 0"),
+        ("\"store_ns\": 500.0", "\"store_ns\": -0.5", "`aligned.store_ns` is -0.5"),
         ("\"splits\": 3", "\"splits\": 0", "splits` is 0, and must be at least 1"),
         ("\"m\": 512", "\"m\": 4294967296", "product 4294967296x512x512: m is"),
     ] {
@@ -118,29 +119,23 @@ fn no_table_is_made_that_is_not_checked() {
         table.with_kernels(kernels)
     };
     for (alter, says) in [
-        (|costs| costs.aligned.clear(), "`aligned` has 0 entries, and must have 1 to 32"),
-        (|costs| costs.aligned.resize(33, costs.aligned[0]), "`aligned` has 33 entries"),
-        (|costs| costs.unaligned.truncate(1), "`unaligned` has 1 entries, and must have 2"),
-        (|costs| costs.aligned[0].fixed_ns = -1.0, "`aligned[0].fixed_ns` is -1"),
-        (|costs| costs.aligned[0].step_ns = f64::NAN, "`aligned[0].step_ns` is NaN"),
-        (|costs| costs.unaligned[1].fixed_ns = f64::NAN, "`unaligned[1].fixed_ns` is NaN"),
-        (|costs| costs.unaligned[1].step_ns = 0.0, "`unaligned[1].step_ns` is 0"),
-        (|costs| costs.reduction_ns = f64::NAN, "`join_ns` is NaN"),
-        (|costs| costs.partial_ns = -1.0, "`piece_ns` is -1"),
-        (|costs| costs.tile_ns = f64::INFINITY, "`tile_ns` is inf"),
-        (|costs| costs.narrow = 0.0, "`narrow` is 0"),
-        (|costs| costs.transposed_b = f64::NAN, "`transposed_b` is NaN"),
+        (|costs| costs.aligned.resident = 0, "`aligned.resident` is 0, and must be from 1 to 32"),
+        (|costs| costs.aligned.resident = 33, "`aligned.resident` is 33"),
+        (|costs| costs.unaligned = None, "the kernel has an entry point for `unaligned`"),
+        (|costs| costs.aligned.block_ns = -1.0, "`aligned.block_ns` is -1"),
+        (|costs| costs.aligned.step_ns = f64::NAN, "`aligned.step_ns` is NaN"),
+        (|costs| costs.aligned.step_ns = 0.0, "`aligned.step_ns` is 0"),
+        (|costs| costs.aligned.reduction_ns = f64::INFINITY, "`aligned.reduction_ns` is inf"),
+        (
+            |costs| costs.unaligned.as_mut().unwrap().out_of_bounds = -0.5,
+            "`unaligned.out_of_bounds` is -0.5",
+        ),
     ] as [(fn(&mut table::Costs), _); _]
     {
         refused(kernels(alter), says);
     }
     // As many blocks as any multiprocessor holds.
-    let most = kernels(|costs| {
-        for paces in [&mut costs.aligned, &mut costs.unaligned] {
-            paces.resize(32, paces[0]);
-        }
-    });
-    assert!(most.is_ok());
+    assert!(kernels(|costs| costs.aligned.resident = 32).is_ok());
 
     let device = |alter: fn(&mut Measured)| {
         let mut device = table.device().clone();
@@ -192,11 +187,12 @@ fn no_table_is_made_that_is_not_checked() {
 
     let persistent = table::Costs {
         kernel: crate::find_kernel("persistent").unwrap(),
-        unaligned: Vec::new(),
+        unaligned: None,
         ..table.kernels()[0].clone()
     };
     let old = Measured { capability: (8, 0), ..table.device().clone() };
-    let old = table.with_device(old).unwrap();
+    let of_all = table.with_kernels(table.kernels()[..3].to_vec()).unwrap();
+    let old = of_all.with_device(old).unwrap();
     refused(old.with_kernels(vec![persistent]), "`persistent`: it needs compute capability 9.0");
     let mut products = table.products().to_vec();
     products[0].best = timed("persistent", 1, false);
@@ -234,7 +230,7 @@ fn measured_products_come_first_and_only_they() {
     let device = Device::open(DeviceChoice::Soft).unwrap();
     let auto = device.auto_by(&own(&device)).unwrap();
     let choose = |gemm: Gemm| auto.choose(&gemm).unwrap();
-    let by_costs = |gemm: Gemm| auto.ranking(&gemm, 1)[0].configuration;
+    let by_costs = |gemm: Gemm| auto.model().fastest(&gemm).unwrap().configuration;
     let gemm = Gemm::new(512, 512, 512);
     let fastest =
         Configuration { splits: 3, ..Configuration::new(find_kernel("tile_32x32").unwrap()) };
@@ -253,30 +249,7 @@ fn measured_products_come_first_and_only_they() {
         assert_eq!(measured(&auto, &other), None, "{other:?}");
         assert_eq!(choose(other), by_costs(other), "{other:?}");
     }
-    assert!(auto.basis().to_string().starts_with("measured on Software"));
-}
-
-/// What was measured of kernels for f32 holds where they compute products in TF32.
-#[test]
-fn products_measured_in_f32_count_in_tf32_too() {
-    let device = Device::open(DeviceChoice::SoftSm90).unwrap();
-    let auto = device.auto_by(&own(&device)).unwrap();
-    let tf32 = |gemm: Gemm| gemm.computed_in(Compute::Tf32);
-    let fma = |gemm: Gemm| {
-        let of_f32 = |one: &Prediction| !one.configuration.kernel.name().starts_with("tf32");
-        auto.predictions(&tf32(gemm), 99).into_iter().find(of_f32).unwrap()
-    };
-    let by_fma = fma(Gemm::new(512, 512, 512));
-    assert_eq!((by_fma.configuration.splits, by_fma.ns), (3, 9000.0));
-    assert_eq!(by_fma.configuration.kernel.name(), "tile_32x32");
-    let other = Gemm::new(512, 512, 516);
-    assert_eq!(fma(other).ns, auto.ranking(&other, 1)[0].ns);
-    // It is taken, and so the first that is worth a measurement, though costs of others say less.
-    let candidates = auto.candidates(&tf32(Gemm::new(512, 512, 512)), 9);
-    let taken = auto.choose(&tf32(Gemm::new(512, 512, 512))).unwrap();
-    assert_eq!(candidates[0].configuration, taken);
-    // It is none in TF32.
-    assert_eq!(measured(&auto, &tf32(Gemm::new(512, 512, 512))), None);
+    assert!(auto.basis().to_string().starts_with("measured on this device"));
 }
 
 /// In every precision, with all of its division.
@@ -416,17 +389,39 @@ fn another_device_gets_scaled_costs() {
     info.shared_per_multiprocessor = shared("tile_64x64") + 1024;
     info.limits.shared_optin = shared("tile_64x64");
     assert!(shared("tile_16x128") > shared("tile_64x64"));
-    let scaled = scale::scaled(&table, &info, 7).unwrap();
+    let scaled = scale::scaled(&table, &info).unwrap();
     let names: Vec<_> = scaled.kernels().iter().map(|costs| costs.kernel.name()).collect();
     assert_eq!(names, ["tile_64x64", "tile_32x32"]);
     let (was, is) = (&table.kernels()[0], &scaled.kernels()[0]);
-    assert_eq!((was.aligned.len(), is.aligned.len()), (2, 1));
-    assert_eq!(is.aligned[0].step_ns, 4.0 * was.aligned[0].step_ns);
-    assert_eq!(is.reduction_ns, 4.0 * was.reduction_ns);
+    assert_eq!((was.aligned.resident, is.aligned.resident), (2, 1));
+    assert_eq!(is.aligned.step_ns, 4.0 * was.aligned.step_ns);
+    assert_eq!(is.aligned.reduction_ns, 4.0 * was.aligned.reduction_ns);
+    assert_eq!(is.aligned.out_of_bounds, was.aligned.out_of_bounds);
     let room = (shared("tile_64x64") + 1024) / (shared("tile_32x32") + 1024);
-    assert_eq!(scaled.kernels()[1].aligned.len(), room as usize);
-    assert_eq!(scaled.copy_gbytes(), table.copy_gbytes() / 2.0);
+    assert_eq!(scaled.kernels()[1].aligned.resident, room);
+    assert_eq!(scaled.costs().copy_gbytes, table.costs().copy_gbytes / 2.0);
+    assert_eq!(scaled.costs().clusters, [7, 3, 1, 1, 1, 1, 1, 1]);
     assert_eq!((scaled.device().multiprocessors, scaled.products().len()), (7, 0));
+}
+
+/// An A100 has half the lanes for FMAs, and tensor cores with their own rate.
+#[test]
+fn tensor_cores_scale_with_the_clock() {
+    let table = &Table::built_in().unwrap()[0];
+    let mut info = Device::open(DeviceChoice::Soft).unwrap().info().clone();
+    let measured = table.device();
+    let (clock_khz, lanes) = (measured.clock_khz / 2, measured.lanes / 2);
+    info.peak = Some(Peak { clock_khz, multiprocessors: 108, lanes });
+    let scaled = scale::scaled(table, &info).unwrap();
+    let slower = |name: &str| {
+        let [was, is] = [table, &scaled].map(|table| {
+            let mut kernels = table.kernels().iter();
+            kernels.find(|costs| costs.kernel.name() == name).unwrap().aligned.step_ns
+        });
+        is / was
+    };
+    approx::assert_relative_eq!(slower("tile_64x64"), 4.0, max_relative = 1e-3);
+    approx::assert_relative_eq!(slower("tf32_mma_64x64"), 2.0, max_relative = 1e-3);
 }
 
 /// A driver may not tell clocks: nothing is scaled by what is not known.
@@ -434,11 +429,11 @@ fn another_device_gets_scaled_costs() {
 fn a_device_that_tells_no_clocks_gets_the_costs_as_they_are() {
     let table = table();
     let mut info = Device::open(DeviceChoice::Soft).unwrap().info().clone();
-    info.peak = Some(Peak { clock_khz: 0, multiprocessors: 7, lanes: 128 });
+    info.peak = Some(Peak { clock_khz: 0, multiprocessors: 7, lanes: 0 });
     info.memory_gbytes = Some(0.0);
-    let scaled = scale::scaled(&table, &info, 7).unwrap();
-    assert_eq!(scaled.copy_gbytes(), table.copy_gbytes());
-    assert_eq!(scaled.kernels()[0].aligned[0], table.kernels()[0].aligned[0]);
+    let scaled = scale::scaled(&table, &info).unwrap();
+    assert_eq!(scaled.costs().copy_gbytes, table.costs().copy_gbytes);
+    assert_eq!(scaled.kernels()[0].aligned, table.kernels()[0].aligned);
 }
 
 #[test]
@@ -447,7 +442,7 @@ fn room_is_what_the_driver_says() {
         let device = Device::open(choice).unwrap();
         for descriptor in LADDER.iter().chain(kernels_gpu::TILES) {
             let room = scale::room(device.info(), descriptor);
-            let asked = device.resident_blocks(descriptor).unwrap();
+            let asked = device.resident_blocks(descriptor, false).unwrap();
             if room == 0 {
                 assert_eq!(asked, 0, "{}", descriptor.name());
                 continue;
@@ -463,41 +458,30 @@ fn room_is_what_the_driver_says() {
     }
 }
 
+/// The software device has no GPCs: only the number of blocks limits clusters.
+#[test]
+fn active_clusters_are_what_the_driver_says() {
+    let device = Device::open(DeviceChoice::SoftSm90).unwrap();
+    let kernel = find_kernel("wgmma_split_256x128").unwrap();
+    let multiprocessors = device.info().limits.multiprocessors;
+    for size in 1..=8 {
+        let clusters = device.active_clusters(kernel, size).unwrap();
+        assert_eq!(clusters, multiprocessors / size, "{size}");
+    }
+}
+
 #[test]
 fn an_unknown_device_gets_what_has_room() {
     let device = Device::open(DeviceChoice::Soft).unwrap();
     let auto = device.auto_by(&table()).unwrap();
-    let Basis::Measured { scaled: true, model, .. } = auto.basis() else { panic!() };
+    assert_eq!(*auto.basis(), Basis::Scaled("Test GPU".to_owned()));
     assert!(auto.products.is_empty());
-    for costs in model.kernels() {
-        let room = scale::room(device.info(), costs.kernel) as usize;
-        assert!((1..=room).contains(&costs.aligned.len()), "{}", costs.kernel.name());
+    for costs in auto.model().kernels() {
+        let room = scale::room(device.info(), costs.kernel);
+        assert!((1..=room).contains(&costs.aligned.resident), "{}", costs.kernel.name());
     }
     assert!(auto.basis().to_string().contains("scaled from what was measured on Test GPU"));
     assert!(auto.choose(&Gemm::new(512, 512, 512)).is_ok());
-}
-
-/// Without a table: large tiles where they fill the GPU, K split where they do not.
-#[test]
-fn the_rule_without_measurements() {
-    let choose = |m, n, k| rule::for_gpu(&Gemm::new(m, n, k), 132, &[]).to_string();
-    assert_eq!(choose(4096, 4096, 4096), "tile_128x128x16");
-    assert_eq!(choose(1024, 1024, 1024), "tile_64x128");
-    assert_eq!(choose(512, 512, 512), "tile_32x128 in 2 splits");
-    assert_eq!(choose(16, 4096, 4096), "tile_16x128 in 4 splits");
-    assert_eq!(choose(4096, 1, 4096), "skinny_n_32x1");
-    assert_eq!(choose(128, 128, 32768), "tile_64x128 in 66 splits");
-    assert_eq!(choose(4096, 4095, 15), "outer_32x128");
-    assert_eq!(choose(9001, 31, 7), "outer_64x32");
-    assert_eq!(choose(4096, 1, 9), "skinny_n_32x1");
-    for gemm in [Gemm::new(0, 0, 0), Gemm::new(1, 1, 1), Gemm::new(1, 1, 1 << 30)] {
-        assert!(rule::for_gpu(&gemm, 132, &[]).splits >= 1);
-    }
-    // A rung of whole blocks comes before all tiles, if rows are aligned.
-    let rungs = [crate::find_kernel("async_copy").unwrap()];
-    let choose = |gemm: Gemm| rule::for_gpu(&gemm, 132, &rungs).kernel.name();
-    assert_eq!(choose(Gemm::new(4096, 4096, 4096)), "async_copy");
-    assert_eq!(choose(Gemm::new(4096, 4095, 4096)), "tile_128x128x16");
 }
 
 #[test]
@@ -505,10 +489,12 @@ fn every_precision_has_kernels_on_every_device() {
     for (device, by_mma) in [(DeviceChoice::Soft, true), (DeviceChoice::SoftSm90, false)] {
         let auto = Device::open(device).unwrap().auto().unwrap();
         for compute in Compute::ALL {
-            let gemm = Gemm::new(64, 64, 64).computed_in(compute);
+            let gemm = Gemm::new(1024, 1024, 1024).computed_in(compute);
             let name = auto.choose(&gemm).unwrap().kernel.name();
-            let is_by_mma = name.starts_with("mma_") || name.contains("_mma_");
-            assert_eq!(is_by_mma, by_mma && compute != Compute::F32, "{compute}: {name}");
+            let is_by_mma = name == "mma" || name.starts_with("mma_") || name.contains("_mma_");
+            // FMAs are as fast as three products of TF32 by `mma.sync` on Hopper.
+            let has_mma = !matches!(compute, Compute::F32 | Compute::Tf32x3);
+            assert_eq!(is_by_mma, by_mma && has_mma, "{compute}: {name}");
         }
     }
 }
@@ -521,7 +507,7 @@ fn no_tensor_maps_without_hopper() {
     let (old, new) = (old.unwrap(), new.unwrap());
     for descriptor in tensor {
         assert_eq!(scale::room(old.info(), descriptor), 0);
-        assert_eq!(old.resident_blocks(descriptor).unwrap(), 0);
+        assert_eq!(old.resident_blocks(descriptor, false).unwrap(), 0);
         assert_eq!(scale::room(new.info(), descriptor), 1);
     }
 }
@@ -538,7 +524,7 @@ fn tensor_cores_warm_up_as_products_choose_them() {
         }
     }
     // In each precision, by one call.
-    let all = Compute::ALL.map(|compute| Gemm::new(16, 16, 16).computed_in(compute));
+    let all = Compute::ALL.map(|compute| Gemm::new(512, 512, 512).computed_in(compute));
     assert_eq!(auto.warm_up(&all).unwrap().len(), 4);
     let nan = Gemm::new(1, 1, 1).scaled(f32::NAN, 0.0).computed_in(Compute::Bf16);
     assert!(matches!(auto.warm_up(&[nan]), Err(Error::NotFinite { .. })));

@@ -143,8 +143,7 @@ impl BenchmarkContext {
         mut launch: impl FnMut(usize) -> Result<(), Error>,
     ) -> Result<Vec<Vec<f64>>, Error> {
         let Some(speed) = self.speed else {
-            let samples =
-                time::measure_interleaved(&self.device, count, 0, 1, || Ok(()), launch)?;
+            let samples = time::measure_interleaved(&self.device, count, 0, 1, || Ok(()), launch)?;
             return Ok(samples.iter().map(|samples| samples.ms().to_vec()).collect());
         };
         let mut work = Launches { peaks: &self.peaks, speed, launch: &mut launch };

@@ -24,9 +24,8 @@ pub fn fit(initial: &[f64], residuals: impl Fn(&[f64]) -> Vec<f64>) -> Vec<f64> 
     let prior: Vec<f64> = initial.iter().map(|value| value.ln()).collect();
     let at = |logs: &[f64]| residuals(&logs.iter().map(|log| log.exp()).collect::<Vec<_>>());
     let cost = |logs: &[f64], residuals: &[f64]| {
-        let soft = |residual: &f64| {
-            2.0 * SOFT * SOFT * ((1.0 + (residual / SOFT).powi(2)).sqrt() - 1.0)
-        };
+        let soft =
+            |residual: &f64| 2.0 * SOFT * SOFT * ((1.0 + (residual / SOFT).powi(2)).sqrt() - 1.0);
         let of_prior = |(log, prior): (&f64, &f64)| (PRIOR * (log - prior)).powi(2);
         residuals.iter().map(soft).sum::<f64>() + logs.iter().zip(&prior).map(of_prior).sum::<f64>()
     };
@@ -46,10 +45,16 @@ pub fn fit(initial: &[f64], residuals: impl Fn(&[f64]) -> Vec<f64>) -> Vec<f64> 
         let weights: Vec<f64> =
             current.iter().map(|residual| 1.0 / (1.0 + (residual / SOFT).powi(2)).sqrt()).collect();
         let dot = |one: &[f64], other: &[f64]| -> f64 {
-            one.iter().zip(other).zip(&weights).map(|((one, other), weight)| weight * one * other).sum()
+            one.iter()
+                .zip(other)
+                .zip(&weights)
+                .map(|((one, other), weight)| weight * one * other)
+                .sum()
         };
-        let mut matrix: Vec<Vec<f64>> =
-            columns.iter().map(|one| columns.iter().map(|other| dot(one, other)).collect()).collect();
+        let mut matrix: Vec<Vec<f64>> = columns
+            .iter()
+            .map(|one| columns.iter().map(|other| dot(one, other)).collect())
+            .collect();
         let mut gradient: Vec<f64> = columns.iter().map(|one| -dot(one, &current)).collect();
         for i in 0..logs.len() {
             matrix[i][i] += PRIOR * PRIOR;
@@ -58,7 +63,8 @@ pub fn fit(initial: &[f64], residuals: impl Fn(&[f64]) -> Vec<f64>) -> Vec<f64> 
         let mut damped = matrix.clone();
         (0..logs.len()).for_each(|i| damped[i][i] *= 1.0 + damping);
         let Some(step) = solved(damped, gradient) else { break };
-        let next: Vec<f64> = logs.iter().zip(&step).map(|(log, by)| log + by.clamp(-1.0, 1.0)).collect();
+        let next: Vec<f64> =
+            logs.iter().zip(&step).map(|(log, by)| log + by.clamp(-1.0, 1.0)).collect();
         let there = at(&next);
         let reached = cost(&next, &there);
         if reached < least {

@@ -2,9 +2,9 @@
 
 use cuda_gemm::kernels::abi::{KernelAbi, KernelDescriptor, Reads};
 use cuda_gemm::kernels::{self, LADDER};
+use cuda_gemm::select::Model;
 use cuda_gemm::select::model::Features;
 use cuda_gemm::select::table::{Costs, DeviceCosts, EntryCosts, Measured};
-use cuda_gemm::select::Model;
 use cuda_gemm::{Configuration, Device, Gemm, Kernel, Table, find_kernel};
 
 use super::context::{BenchmarkContext, check, operands, reference};
@@ -312,9 +312,9 @@ fn initial_costs(
 fn without_unused(kernel: &KernelDescriptor, costs: EntryCosts) -> EntryCosts {
     let is_persistent = kernel.is_persistent();
     let reduces = kernel.abi().splits_k() || kernel.abi() == KernelAbi::StreamK;
-    let reads_anywhere = [false, true].into_iter().any(|is_b| {
-        kernel.unaligned().is_none() && kernel.reads(is_b, false) == Reads::Anywhere
-    });
+    let reads_anywhere = [false, true]
+        .into_iter()
+        .any(|is_b| kernel.unaligned().is_none() && kernel.reads(is_b, false) == Reads::Anywhere);
     let only = |is_used: bool, value: f64| if is_used { value } else { 0.0 };
     EntryCosts {
         shared_step_ns: only(costs.resident > 1, costs.shared_step_ns),

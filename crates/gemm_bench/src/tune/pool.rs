@@ -68,9 +68,8 @@ impl OperandPool {
         let words = (wanted / 4).min(u128::from(device.free_memory()? / 16)) as usize;
         let (rows, cols) = (words.div_ceil(WORDS), words.clamp(1, WORDS));
         let mut rng = ChaCha8Rng::seed_from_u64(0);
-        let random: Vec<f32> = (0..cols)
-            .map(|_| f32::from_bits(random(&mut rng) << 16 | random(&mut rng)))
-            .collect();
+        let random: Vec<f32> =
+            (0..cols).map(|_| f32::from_bits(random(&mut rng) << 16 | random(&mut rng))).collect();
         let random = Matrix::from_vec(1, cols, random);
         let shape = [rows.max(1), cols];
         let mut inputs = DeviceMatrix::<f32>::zeros(device, shape)?;
@@ -111,9 +110,10 @@ impl OperandPool {
         let c = self.outputs.take(bytes(&gemm, gemm.output, shape_c, gemm.ldc));
         let [_, cols] = shape_c;
         let bias = gemm.epilogue.bias.map(|_| self.inputs.take(4 * cols as u64));
-        let residual = gemm.epilogue.residual.then(|| {
-            self.inputs.take(bytes(&gemm, Element::F32, shape_c, gemm.ldc))
-        });
+        let residual = gemm
+            .epilogue
+            .residual
+            .then(|| self.inputs.take(bytes(&gemm, Element::F32, shape_c, gemm.ldc)));
         let stream = &self.stream;
         let operand = |(address, shape, ld), element, trans| {
             // SAFETY: the pool has these bytes, which are initialised, and lives as long as the
@@ -130,8 +130,7 @@ impl OperandPool {
         let mut extras = Extras::new();
         if let Some(address) = bias {
             // SAFETY: as for A.
-            let bias =
-                unsafe { DeviceMatrixRef::from_address(stream, address, [1, cols], cols) };
+            let bias = unsafe { DeviceMatrixRef::from_address(stream, address, [1, cols], cols) };
             extras = extras.bias(bias?);
         }
         if let Some(address) = residual {
@@ -139,8 +138,7 @@ impl OperandPool {
             // SAFETY: as for A.
             let residual =
                 unsafe { DeviceMatrixRef::from_address(stream, address, shape, gemm.ldc) }?;
-            let residual =
-                if gemm.batch > 1 { residual.batch(gemm.batch)? } else { residual };
+            let residual = if gemm.batch > 1 { residual.batch(gemm.batch)? } else { residual };
             extras = extras.residual(residual);
         }
         Ok(plan.run_with(a, b, c, extras)?)

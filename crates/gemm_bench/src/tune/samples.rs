@@ -8,8 +8,8 @@ use cuda_gemm::kernels::abi::{Arithmetic, KernelDescriptor};
 use cuda_gemm::select::Model;
 use cuda_gemm::select::table::Costs;
 use cuda_gemm::{
-    Activation, Auto, Axis, Compute, Configuration, Element, Epilogue, Error as GemmError,
-    Gemm, Plan,
+    Activation, Auto, Axis, Compute, Configuration, Element, Epilogue, Error as GemmError, Gemm,
+    Plan,
 };
 
 use super::context::BenchmarkContext;
@@ -246,9 +246,8 @@ fn configurations(model: &Model, gemm: &Gemm, costs: &Costs) -> Vec<Configuratio
 /// Elements that a kernel's tiles cover, relative to those of C.
 fn covered(gemm: &Gemm, kernel: &KernelDescriptor) -> f64 {
     let tile = kernel.tile();
-    let along = |size: usize, tile: u32| {
-        size.next_multiple_of(tile as usize) as f64 / size.max(1) as f64
-    };
+    let along =
+        |size: usize, tile: u32| size.next_multiple_of(tile as usize) as f64 / size.max(1) as f64;
     let covered = |rows, cols| along(rows, tile.bm) * along(cols, tile.bn);
     let direct = covered(gemm.m, gemm.n);
     if kernel.transposes_c() { direct.min(covered(gemm.n, gemm.m)) } else { direct }

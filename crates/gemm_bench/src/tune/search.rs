@@ -224,8 +224,7 @@ mod tests {
         let Ok(table) = Table::parse(TABLE, "a test") else { panic!() };
         let auto = device.auto_by(&table).unwrap();
         let context = BenchmarkContext::new(&device).unwrap();
-        let search =
-            CandidateSearch { context: &context, auto: &auto, cublas: None };
+        let search = CandidateSearch { context: &context, auto: &auto, cublas: None };
         let gemm = Gemm::new(40, 50, 600);
         let operands = context::operands(gemm).unwrap();
         let reference = context::reference(&operands).unwrap();
@@ -259,11 +258,7 @@ mod tests {
         let auto = device.auto_by(&table).unwrap();
         let context = BenchmarkContext::new(&device).unwrap();
         let baseline = Selection::parse("tile_64x64").unwrap().load(&device, None).unwrap();
-        let search = CandidateSearch {
-            context: &context,
-            auto: &auto,
-            cublas: baseline.first(),
-        };
+        let search = CandidateSearch { context: &context, auto: &auto, cublas: baseline.first() };
         let result = search.run(Gemm::new(40, 50, 30)).unwrap().unwrap();
         assert!(result.runs.iter().all(|run| run.samples_ms.len() == 1));
         assert!(result.runs.is_sorted_by(|a, b| a.predicted_ns <= b.predicted_ns));

@@ -157,7 +157,10 @@ mod tests {
             assert_eq!((names.len(), calibration.wrong), (kernels, 0));
             assert!(names.iter().zip(table.kernels()).all(|(name, of)| *name == of.kernel.name()));
             assert!(calibration.ffma_gflops.is_none() && table.changes().is_empty());
-            assert_eq!(Table::parse(&table.to_json(), "a copy").unwrap().to_json(), table.to_json());
+            assert_eq!(
+                Table::parse(&table.to_json(), "a copy").unwrap().to_json(),
+                table.to_json()
+            );
         }
     }
 

@@ -363,7 +363,8 @@ impl Judge<'_> {
             return not("it does not fit the memory".to_owned());
         }
         let (mut plans, mut runs) = (Vec::new(), Vec::new());
-        for &Prediction { configuration, ns: predicted_ns, .. } in iter::once(&chosen).chain(&others)
+        for &Prediction { configuration, ns: predicted_ns, .. } in
+            iter::once(&chosen).chain(&others)
         {
             let plan = self.auto.plan_by(*gemm, &configuration).and_then(|plan| plan.prepare());
             match plan {
@@ -378,8 +379,7 @@ impl Judge<'_> {
             return not("the choice does not fit the memory".to_owned());
         }
         let pool = &mut self.pool;
-        let times =
-            self.context.time_by(VALIDATION, plans.len(), |i| pool.enqueue(&plans[i]))?;
+        let times = self.context.time_by(VALIDATION, plans.len(), |i| pool.enqueue(&plans[i]))?;
         runs.iter_mut().zip(times).for_each(|(run, times)| run.samples_ms = times);
         drop(plans);
         self.checked(gemm, runs)

@@ -3,9 +3,7 @@
 use std::borrow::Cow;
 
 use host::tune::{Class, Run, Sample, SearchResult, Summary, Validated, Validation};
-use host::{
-    Activation, Axis, Compute, Configuration, Element, Epilogue, Gemm, Shape, find_kernel,
-};
+use host::{Activation, Axis, Compute, Configuration, Element, Epilogue, Gemm, Shape, find_kernel};
 use serde::{Deserialize, Serialize};
 
 use crate::report::json;
@@ -52,7 +50,13 @@ impl ConfigurationLine {
     fn new(configuration: &Configuration) -> Self {
         let Configuration { kernel, splits, clusters, blocks_per_multiprocessor, staged } =
             *configuration;
-        Self { kernel: kernel.name().into(), splits, clusters, blocks_per_multiprocessor, packed: staged }
+        Self {
+            kernel: kernel.name().into(),
+            splits,
+            clusters,
+            blocks_per_multiprocessor,
+            packed: staged,
+        }
     }
 }
 

@@ -229,7 +229,7 @@ fn products_of_every_kind_are_measured() {
         assert_eq!(known.source, Source::Process);
     }
     let huge = Gemm::new(1 << 20, 1 << 20, 64).computed_in(Compute::Bf16);
-    let pointers = layer().batched_pointers(2);
+    let pointers = f32.batched_pointers(2);
     for (gemm, reason) in [
         (huge, Skipped::Memory),
         (pointers, Skipped::NoRecord),
