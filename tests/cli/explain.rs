@@ -123,7 +123,7 @@ fn every_kernel_is_explained() {
 #[test]
 fn the_choice_has_its_reasons() {
     let device = ["explain", "auto", "--device", "soft-sm90"];
-    let sizes = ["--sizes", "16x256x4096,3*63x65x67:TN", "--format", "json"];
+    let sizes = ["--sizes", "16x256x4096,3*1023x1025x1027:TN", "--format", "json"];
     for compute in ["tf32x3", "tf32", "bf16", "f16"] {
         let asked = [&device[..], &sizes, &["--compute", compute]].concat();
         let lines = json_lines(&run(&asked).stdout);
@@ -146,11 +146,12 @@ fn the_choice_has_its_reasons() {
     }
     let text = run(&[&device[..], &["--compute", "f16", "--sizes", "8x8x15"]].concat());
     assert!(text.stdout.contains("misaligned rows of A or B are copied first"), "{}", text.stdout);
-    let text = run(&[&device[..], &["--compute", "tf32", "--sizes", "3*63x65x67:TN"]].concat());
+    let text =
+        run(&[&device[..], &["--compute", "tf32", "--sizes", "3*1023x1025x1027:TN"]].concat());
     for says in [
-        "3*63x65x67:TN: tf32_split_16x128",
+        "3*1023x1025x1027:TN: tf32_",
         "copies A first: it lies as its transpose",
-        "predicted\n",
+        "predicted, limited by ",
     ] {
         assert!(text.stdout.contains(says), "{says}: {}", text.stdout);
     }
@@ -201,13 +202,11 @@ fn the_choice_is_explained_in_each_precision() {
     let few_tiles = [&few_tiles[..], &["16x256x4096", "--format", "json"]].concat();
     let few_tiles = json(&run(&few_tiles));
     assert!(few_tiles["splits"].as_u64() > Some(1), "{few_tiles}");
-    for (compute, kernel) in
-        [("f16", "mma_64x64"), ("tf32", "tf32_mma_64x64"), ("tf32x3", "tf32x3_mma_64x64")]
-    {
-        let product = ["--compute", compute, "--sizes", "64", "--format", "json"];
+    for (compute, kernel) in [("f16", "mma"), ("tf32", "tf32_mma_")] {
+        let product = ["--compute", compute, "--sizes", "1024", "--format", "json"];
         let on_soft = ["explain", "auto", "--device", "soft"];
         let mma = json(&run(&[&on_soft[..], &product].concat()));
-        assert_eq!(mma["chosen"], kernel, "{mma}");
+        assert!(mma["chosen"].as_str().is_some_and(|chosen| chosen.starts_with(kernel)), "{mma}");
     }
     let rung = ["explain", "tile2d", "--compute", "f16"];
     expect_refusal(&run(&rung), &rung, &["each option of the product is for `explain auto`"]);

@@ -65,13 +65,13 @@ fn tune_makes_a_table_that_auto_takes() {
         let ran = run(&["tune", "--quick", "--device", device, "--out", folder, "--save", &save]);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         assert!(ran.stderr.contains("simulated times say nothing"), "{}", ran.stderr);
-        for text in ["tile_32x32", "33x20x70", "predicted", "model:", "errors:  not", "table:"] {
+        for text in ["tile_32x32", "a step", "half within", "model:", "time:", "table:"] {
             assert!(ran.stdout.contains(text), "{text}: {}", ran.stdout);
         }
         for line in fs::read_to_string(&save).unwrap().lines() {
-            let race: Value = serde_json::from_str(line).unwrap();
-            assert!(race["cublas_rms_error"].is_null(), "{line}");
-            assert!(race["runs"][0]["rms_error"].as_f64().unwrap() > 0.0, "{line}");
+            let sample: Value = serde_json::from_str(line).unwrap();
+            assert!(sample["ns"].as_f64().unwrap() > 0.0, "{line}");
+            assert!(sample["kernel"].is_string() && sample["m"].is_u64(), "{line}");
         }
         let [table] = &files.names()[..] else { panic!("{:?}", files.names()) };
         let text: Value = serde_json::from_str(&fs::read_to_string(table).unwrap()).unwrap();
@@ -79,6 +79,12 @@ fn tune_makes_a_table_that_auto_takes() {
             assert_eq!(text["device"]["ptx_sha256"][name].as_str().unwrap().len(), 64, "{name}");
         }
         let table = table.to_str().unwrap();
+        // The times make the same table without the device.
+        let again = times.path("again.json");
+        let refit = ["tune", "--refit", &save, "--table", table, "--out", &again];
+        let ran = run(&refit);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{}", ran.stdout);
+        assert_eq!(fs::read_to_string(&again).unwrap(), fs::read_to_string(table).unwrap());
         let auto = ["--device", device, "--kernel", "auto", "--size", "40", "--table", table];
         let ran = run(&auto);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -88,6 +94,24 @@ fn tune_makes_a_table_that_auto_takes() {
         assert!(basis.contains("basis:   measured on Software CUDA device"), "{basis}");
         assert!(!basis.contains("changed since"), "{basis}");
     }
+}
+
+#[test]
+fn refit_takes_times_and_a_table() {
+    let files = Files::new();
+    let (times, table) = (files.path("times.jsonl"), files.path("table.json"));
+    fs::write(&table, TABLE).unwrap();
+    let refit = ["tune", "--refit", &times, "--table", &table];
+    expect_refusal(&run(&refit[..3]), &refit[..3], &["--table <FILE>"]);
+    expect_refusal(&run(&refit), &refit, &["times.jsonl"]);
+    for (line, says) in [
+        ("{", "times.jsonl:1: it is no time of `tune --save`"),
+        ("{\"compute\":\"f33\"}", "times.jsonl:1: "),
+    ] {
+        fs::write(&times, line).unwrap();
+        expect_refusal(&run(&refit), &refit, &[says]);
+    }
+    assert_eq!(fs::read_to_string(&table).unwrap(), TABLE);
 }
 
 /// A table's measured products come before its costs.
@@ -132,7 +156,7 @@ fn tune_has_a_table_say_what_has_changed() {
     assert!(ran.stdout.starts_with(entry_points), "{}", ran.stdout);
     let text: Value = serde_json::from_str(&fs::read_to_string(&table).unwrap()).unwrap();
     assert_eq!(text["device"]["changed_since"]["tile_64x64"].as_str().unwrap().len(), 64);
-    assert_eq!(text["launch_ns"], 2000.0);
+    assert_eq!(text["costs"]["launch_ns"], 2000.0);
     // It is still said.
     assert!(run(&explain).stdout.contains(changed));
 

@@ -2,6 +2,8 @@
 //!
 //! Each variant is a sentence that says what is wrong and how to fix it.
 
+mod kind;
+
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -500,27 +502,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether device memory is too short.
-    ///
-    /// Either the library found out before the allocation ([`Error::DeviceMemory`]), or the driver
-    /// refused it ([`CUresult::CUDA_ERROR_OUT_OF_MEMORY`]).
-    ///
-    /// ```
-    /// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm, find_kernel};
-    ///
-    /// let device = Device::open(DeviceChoice::Soft)?;
-    /// let error = DeviceMatrix::<f32>::zeros(&device, [1 << 21, 1 << 21]).unwrap_err();
-    /// assert!(error.is_out_of_memory());
-    /// // A workspace of 64 TiB.
-    /// let plan = device.kernel(find_kernel("tile_64x64")?)?.plan(Gemm::new(1 << 21, 1 << 21, 4096));
-    /// assert!(plan.splits(4).prepare().unwrap_err().is_out_of_memory());
-    /// # Ok::<(), cuda_gemm::Error>(())
-    /// ```
-    pub fn is_out_of_memory(&self) -> bool {
-        matches!(self, Self::DeviceMemory { .. })
-            || self.code() == Some(CUresult::CUDA_ERROR_OUT_OF_MEMORY)
-    }
-
     /// The driver's code, if the error comes from the driver.
     pub fn code(&self) -> Option<CUresult> {
         match self {
@@ -531,6 +512,8 @@ impl Error {
         }
     }
 }
+
+pub use kind::ErrorKind;
 
 /// The reason why there is no GPU, for a message that says what works without one.
 pub fn no_gpu(reason: &GpuUnavailable) -> String {

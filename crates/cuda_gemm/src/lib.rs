@@ -61,7 +61,7 @@ pub use device::{
     Clock, Device, DeviceChoice, DeviceInfo, DeviceKind, Entered, EntryPoint, Environment,
     Exclusive, Graph, Limits, Peak, Stream, Timer,
 };
-pub use error::Error;
+pub use error::{Error, ErrorKind};
 pub use gemm_matrix::{
     Activation, Axis, Element, Matrix, MatrixMut, MatrixRef, Scalar, ViewError, bf16, f16, npy,
 };

@@ -4,40 +4,28 @@
 //! comparison with it, and the tuner of [`cuda_gemm::select`]'s tables.
 //!
 //! Times are in milliseconds unless a name ends in `_ns`, rates in GFLOP/s and GB/s (10^9), and
-//! sizes of memory in bytes. The modules form layers. No module knows a layer above its own:
+//! sizes of memory in bytes. The rooms form layers. No room knows one above its own:
 //!
-//! 1. [`compare`], kernels next to cuBLAS, shape by shape; [`tune`], the tables of `auto`
-//!    and the quality of its choices;
-//! 2. [`baseline`]; [`forecast`], the estimated time of the software device;
-//! 3. [`workload`]; [`side_by_side`], which times products in turn; [`buffers`], the matrices on
-//!    the device; [`limit`], the use of a GPU's units by a product;
-//! 4. [`candidate`], the loaded kernels, `auto` and cuBLAS; [`job`], a product that is ready to
-//!    run; [`cublas`];
-//! 5. [`batch`], [`time`] and [`roofline`], which use the [`Timer`](cuda_gemm::Timer); [`telemetry`], [`explain`];
-//! 6. [`shape`], [`stats`] and [`error`].
+//! 1. [`tune`], the tables of `auto` and the quality of its choices;
+//! 2. [`compare`], kernels next to cuBLAS, shape by shape;
+//! 3. [`workload`], the products, their matrices and what computes them; [`baseline`], cuBLAS;
+//! 4. [`analysis`], peaks and limits;
+//! 5. [`measure`], how one time is taken with a [`Timer`](cuda_gemm::Timer);
+//! 6. [`stats`] and [`error`].
 
+pub mod analysis;
 pub mod baseline;
-pub mod batch;
-pub mod buffers;
-pub mod candidate;
 pub mod compare;
-pub mod cublas;
-pub mod cublas_fastest;
-mod cublas_lt;
-pub mod cublas_product;
 pub mod error;
-pub mod explain;
-pub mod forecast;
-pub mod job;
-pub mod limit;
-pub mod operands;
-pub mod roofline;
-pub mod shape;
-pub mod side_by_side;
-pub mod telemetry;
-pub mod time;
+pub mod measure;
 pub mod tune;
 pub mod workload;
+
+pub use analysis::{explain, forecast, limit, roofline};
+pub use baseline::{cublas, cublas_fastest, cublas_product};
+pub use compare::side_by_side;
+pub use measure::{batch, buffers, telemetry, time};
+pub use workload::{candidate, job, operands, shape};
 
 pub use baseline::Baseline;
 pub use buffers::{L2, RotatingBuffers};

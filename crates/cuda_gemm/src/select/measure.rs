@@ -17,7 +17,7 @@ use super::measured::{Source, Store};
 use super::product_key::{ProductKey, as_launched, dense};
 use super::table::{MeasuredProduct, Timed};
 use crate::device::Stream;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::plan::{Configuration, PlanBuilder};
 use crate::problem::Gemm;
 
@@ -188,7 +188,9 @@ impl Auto {
             Ok(Outcome::NoOther) => return self.skipped(gemm, Skipped::NoChoice),
             Ok(Outcome::TooLong) => return self.skipped(gemm, Skipped::TooLong),
             Ok(Outcome::TooLarge) => return self.skipped(gemm, Skipped::Memory),
-            Err(error) if error.is_out_of_memory() => return self.skipped(gemm, Skipped::Memory),
+            Err(error) if error.kind() == ErrorKind::OutOfMemory => {
+                return self.skipped(gemm, Skipped::Memory);
+            }
             Err(error) => return Err(error),
         };
         let choice = timed.iter().min_by(|one, other| one.ns.total_cmp(&other.ns));

@@ -66,28 +66,29 @@ pub const NAME: &str = "auto";
 /// What `auto` is, in a line.
 pub const SUMMARY: &str = "the kernel and the splits that are fastest for this product here";
 
-/// What choices are based on.
+/// What choices are based on, with the name of the device that was measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// Measurements on this device.
-    Measured,
-    /// Measurements on another device, which is named, scaled to this one.
+    /// Measurements on a device like this.
+    Measured(String),
+    /// Measurements on another device, scaled to this one.
     Scaled(String),
-    /// The software device: f32 by the work of an interpreter, and other precisions by the
-    /// measurements on the device that is named.
+    /// The software device: in f32 the work of an interpreter, otherwise measurements on a GPU.
     Software(String),
 }
 
 impl fmt::Display for Basis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Measured => f.write_str("measured on this device"),
+            Self::Measured(on) => write!(f, "measured on {on}"),
             Self::Scaled(on) => {
                 write!(f, "scaled from what was measured on {on}, because this device was not")
             }
-            Self::Software(on) => {
-                write!(f, "the least work for an interpreter in f32, otherwise as on {on}")
-            }
+            Self::Software(on) => write!(
+                f,
+                "in f32 the tile that makes the software device do the least, otherwise what was \
+                 measured on {on}"
+            ),
         }
     }
 }
@@ -144,12 +145,10 @@ impl Device {
     pub fn auto_by(&self, table: &Table) -> Result<Auto, Error> {
         let info = self.info();
         let is_own = table.is_of(info);
+        let on = table.device().name.clone();
         let (model, basis, products) = match is_own {
-            true => (Model::new(table), Basis::Measured, table.products()),
-            false => {
-                let scaled = scale::scaled(table, info)?;
-                (Model::new(&scaled), Basis::Scaled(table.device().name.clone()), &[][..])
-            }
+            true => (Model::new(table), Basis::Measured(on), table.products()),
+            false => (Model::new(&scale::scaled(table, info)?), Basis::Scaled(on), &[][..]),
         };
         let products = products
             .iter()
@@ -231,10 +230,14 @@ impl Auto {
     /// What choices for products in a precision are based on, in words.
     pub fn basis_for(&self, compute: Compute) -> String {
         let measured = self.products.keys().filter(|key| key.compute() == compute).count();
-        match measured {
-            0 => self.basis.to_string(),
-            count => {
-                format!("{}, and {count} product(s) that were measured themselves", self.basis)
+        match (&self.basis, measured) {
+            (Basis::Software(_), _) if compute == Compute::F32 => {
+                "the tile that makes the software device do the least".to_owned()
+            }
+            (Basis::Software(on), _) => format!("what was measured on {on}"),
+            (basis, 0) => basis.to_string(),
+            (basis, count) => {
+                format!("{basis}, and {count} product(s) that were measured themselves")
             }
         }
     }
@@ -267,12 +270,11 @@ impl Auto {
         for kernel in kernels {
             match gemm.unsuited(kernel) {
                 None => return Ok(Configuration::new(kernel)),
-                Some(feature) => lacks = Some(feature),
+                Some(what) => lacks = Some(Error::Unsuited { kernel: kernel.name(), what }),
             }
         }
-        Err(gemm.compute.refused(match lacks {
-            Some(feature) => format!("no kernel has {feature}"),
-            None => "no kernel that this device can launch computes in it".to_owned(),
+        Err(lacks.unwrap_or_else(|| {
+            gemm.compute.refused("no kernel that this device can launch computes in it".to_owned())
         }))
     }
 

@@ -315,7 +315,11 @@ impl Features {
 /// Two times that overlap: their 4-norm.
 fn overlap(one: f64, other: f64) -> f64 {
     let longer = one.max(other);
-    if longer > 0.0 { longer * (1.0 + (one.min(other) / longer).powi(4)).powf(0.25) } else { 0.0 }
+    if longer > 0.0 {
+        longer * (1.0 + (one.min(other) / longer).powi(4)).sqrt().sqrt()
+    } else {
+        0.0
+    }
 }
 
 #[cfg(test)]

@@ -249,7 +249,7 @@ fn measured_products_come_first_and_only_they() {
         assert_eq!(measured(&auto, &other), None, "{other:?}");
         assert_eq!(choose(other), by_costs(other), "{other:?}");
     }
-    assert!(auto.basis().to_string().starts_with("measured on this device"));
+    assert!(auto.basis().to_string().starts_with("measured on Software"));
 }
 
 /// In every precision, with all of its division.

@@ -94,7 +94,7 @@ fn solved(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Option<Vec<f64>> {
             let rest = matrix[i][j] - dot;
             matrix[i][j] = if i > j { rest / matrix[j][j] } else { rest.sqrt() };
         }
-        if !(matrix[i][i] > 0.0) {
+        if matrix[i][i].is_nan() || matrix[i][i] <= 0.0 {
             return None;
         }
     }

@@ -22,12 +22,12 @@ pub fn run(args: &TuneArgs, samples: &Path) -> Result<Outcome, Error> {
     let table = Table::read(table)?;
     let place = samples.display();
     let text = fs::read_to_string(samples)
-        .map_err(|error| Error::usage_of("tune", &format!("{place}: {error}")))?;
+        .map_err(|error| Error::usage_of("tune", format!("{place}: {error}")))?;
     let mut all = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let sample = lines::parse_sample(line).map_err(|reason| {
             let message = format!("{place}:{number}: it is no time of `tune --save`: {reason}");
-            Error::usage_of("tune", &message)
+            Error::usage_of("tune", message)
         })?;
         all.push(sample);
     }

@@ -1,5 +1,10 @@
 //! cuBLAS, the baseline for kernels.
 
+pub mod cublas;
+pub mod cublas_fastest;
+mod cublas_lt;
+pub mod cublas_product;
+
 use std::sync::Arc;
 
 use cuda_gemm::Device;

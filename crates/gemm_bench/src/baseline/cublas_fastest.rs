@@ -20,8 +20,8 @@ use cuda_gemm::{
     Compute, DeviceMatrix, Element, Extras, Gemm, OperandMut, OperandRef, Timer, expect_planned,
 };
 
+use super::cublas_lt::{Layout, LtProduct, R_32F, alignment, compute_type, epilogue};
 use crate::cublas::{Cublas, OP_N, OP_T, Started, check};
-use crate::cublas_lt::{Layout, LtProduct, R_32F, alignment, compute_type, epilogue};
 use crate::cublas_product::{EpiloguePass, require_plain};
 use crate::error::Error;
 

@@ -1,5 +1,10 @@
 //! One product's matrices on the device, and the timing of candidates on them.
 
+pub mod candidate;
+pub mod job;
+pub mod operands;
+pub mod shape;
+
 use std::cell::RefCell;
 use std::sync::Arc;
 

@@ -2,6 +2,7 @@
 
 mod comparison;
 mod row;
+pub mod side_by_side;
 mod summary;
 
 pub use comparison::{Comparison, Note, Observer, Options, Step};
