@@ -105,6 +105,7 @@ fn refit_takes_times_and_a_table() {
     expect_refusal(&run(&refit[..3]), &refit[..3], &["--table <FILE>"]);
     expect_refusal(&run(&refit), &refit, &["times.jsonl"]);
     for (line, says) in [
+        ("", "there is no time in it"),
         ("{", "times.jsonl:1: it is no time of `tune --save`"),
         ("{\"compute\":\"f33\"}", "times.jsonl:1: "),
     ] {
@@ -112,6 +113,24 @@ fn refit_takes_times_and_a_table() {
         expect_refusal(&run(&refit), &refit, &[says]);
     }
     assert_eq!(fs::read_to_string(&table).unwrap(), TABLE);
+    // What has no time stays, and so does the table that was there.
+    let sample = r#"{"compute":"f32","batch":1,"m":64,"n":64,"k":640,"trans_a":false,"trans_b":false,
+        "output":"f32","beta":0.0,"bias":false,"activation":false,"residual":false,
+        "kernel":"tile_64x64","splits":1,"clusters":null,"blocks_per_multiprocessor":null,
+        "packed":false,"ns":9000.0,"weight":1.0}"#;
+    fs::write(&times, sample.replace('\n', "")).unwrap();
+    // The samples are no table to be replaced.
+    let onto_times = [&refit[..], &["--out", &times]].concat();
+    expect_refusal(&run(&onto_times), &onto_times, &["holds something other than a table"]);
+    assert_eq!(run(&refit).code, Some(0));
+    let kernels = |text: &str| -> Vec<Value> {
+        let table: Value = serde_json::from_str(text).unwrap();
+        table["kernels"].as_array().unwrap().clone()
+    };
+    let (was, is) = (kernels(TABLE), kernels(&fs::read_to_string(&table).unwrap()));
+    assert_ne!(was[0]["aligned"], is[0]["aligned"]);
+    assert_eq!((&was[0]["unaligned"], &was[1..]), (&is[0]["unaligned"], &is[1..]));
+    assert_eq!(fs::read_to_string(format!("{table}.before")).unwrap(), TABLE);
 }
 
 /// A table's measured products come before its costs.

@@ -477,8 +477,8 @@ pub enum Error {
 
     /// Kernels that compute different results, one of which is wrong.
     #[error(
-        "kernels disagree about {product}: {reason}; the others are used from now on; please report \
-         this, and choose a kernel by name until it is fixed"
+        "kernels disagree about {product}: {reason}; nothing is kept, since either may be wrong; \
+         please report this, and choose a kernel by name until it is fixed"
     )]
     Disagreement {
         /// The product.

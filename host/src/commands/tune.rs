@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use host::select::table::{Costs, EntryCosts};
-use host::tune::{Calibration, Effort, Progress, Run, SearchResult, Tuner};
+use host::tune::{Calibration, Effort, Fit, Progress, Run, SearchResult, Tuner};
 use host::{Device, Table};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -53,23 +53,11 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
         return Err(Error::usage_of("tune", message));
     }
     let device = open(args)?;
-    let path = table_path(args.out.as_deref(), &device.info().name);
-    let output = Output::new(&path)?;
-    let is_table = expect_table(&path)?;
-    if let (true, Ok(table)) = (is_table, Table::read(&path))
-        && !table.is_of(device.info())
-    {
-        let (of, file) = (&table.device().name, path.display());
-        let message = format!("{file} is the table of {of}: name another file with --out");
-        return Err(Error::usage_of("tune", message));
-    }
-    let mut save = args.save.as_deref().map(|save| Save::new(save, Some(&output))).transpose()?;
+    let output = TableOutput::new(args.out.as_deref(), &device.info().name)?;
+    let mut save =
+        args.save.as_deref().map(|save| Save::new(save, Some(&output.output))).transpose()?;
     if device.is_soft() {
         stdio::say("warning: simulated times say nothing about a GPU, and neither will this table");
-    }
-    let before = with_suffix(&path, ".before");
-    if is_table {
-        expect_table(&before)?;
     }
     let tuner = Tuner::new(&device)?;
     stdio::print(&format!("device:  {}\n", device.info().name))?;
@@ -83,17 +71,16 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
         }
         other => steps.above(|| report(&other, None)),
     };
-    let Calibration { table, samples, error, wrong, ffma_gflops } = tuner.run(effort, report)?;
+    let Calibration { table, samples, fits, error, wrong, ffma_gflops } =
+        tuner.run(effort, report)?;
     drop(steps);
-    if is_table {
-        fs::copy(&path, &before).map_err(|error| Error::not_written(&before, &error))?;
-    }
-    output.write_text(&table.to_json())?;
-    if is_table {
-        stdio::note(format_args!("{} has the table that was there", before.display()));
-    }
+    // First what lasts, in case that stdout cannot be written.
     if let Some(save) = &mut save {
         samples.iter().try_for_each(|sample| save.line(&lines::sample(sample)))?;
+    }
+    output.write(&table)?;
+    for (costs, fit) in table.kernels().iter().zip(fits) {
+        stdio::print(&costs_line(costs, fit))?;
     }
     stdio::print(&format!(
         "model:   {} kernels, whose costs are fitted to {} times; half of these are within \
@@ -104,9 +91,47 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
         samples.len(),
         clock.elapsed().as_secs_f64(),
         drift(ffma_gflops),
-        path.display(),
+        output.path.display(),
     ))?;
     Ok(if wrong == 0 { Outcome::Right } else { Outcome::Wrong })
+}
+
+/// The file that a table of a device is written to.
+struct TableOutput {
+    path: PathBuf,
+    output: Output,
+    /// Whether there is a table, which is kept.
+    is_table: bool,
+}
+
+impl TableOutput {
+    /// Checks that the file, or a file of the device's name in this folder, can be replaced.
+    fn new(out: Option<&Path>, device: &str) -> Result<Self, Error> {
+        let path = table_path(out, device);
+        let output = Output::new(&path)?;
+        let is_table = expect_table(&path)?;
+        if let (true, Ok(table)) = (is_table, Table::read(&path))
+            && table.device().name != device
+        {
+            let (of, file) = (&table.device().name, path.display());
+            let message = format!("{file} is the table of {of}: name another file with --out");
+            return Err(Error::usage_of("tune", message));
+        }
+        if is_table {
+            expect_table(&with_suffix(&path, ".before"))?;
+        }
+        Ok(Self { path, output, is_table })
+    }
+
+    /// Writes a table, and keeps the one that was there.
+    fn write(&self, table: &Table) -> Result<(), Error> {
+        if self.is_table {
+            let before = with_suffix(&self.path, ".before");
+            fs::copy(&self.path, &before).map_err(|error| Error::not_written(&before, &error))?;
+            stdio::note(format_args!("{} has the table that was there", before.display()));
+        }
+        self.output.write_text(&table.to_json())
+    }
 }
 
 /// Opens the device. The software device must be named.
@@ -131,9 +156,6 @@ fn report(progress: &Progress<'_>, save: Option<&mut Save>) -> Result<(), Error>
         Progress::WrongKernel { kernel, mistake } => {
             stdio::print(&format!("{:<16}WRONG, not measured: {mistake}\n", kernel.name()))?;
         }
-        Progress::Kernel { costs, samples, error, .. } => {
-            stdio::print(&costs_line(costs, *samples, *error))?;
-        }
         Progress::NoBaseline(missing) => stdio::say(no_baseline(missing)),
         Progress::NotCompared(reason) => stdio::say(not_compared(reason)),
         Progress::NotMeasured { shape, reason } => {
@@ -153,7 +175,7 @@ fn report(progress: &Progress<'_>, save: Option<&mut Save>) -> Result<(), Error>
 }
 
 /// What a kernel costs, for people.
-fn costs_line(costs: &Costs, samples: usize, error: f64) -> String {
+fn costs_line(costs: &Costs, Fit { samples, error }: Fit) -> String {
     let EntryCosts { resident, step_ns, shared_step_ns, block_ns, store_ns, .. } = costs.aligned;
     format!(
         "{:<25}{resident:>2} resident, ns: {step_ns:.0} a step, {shared_step_ns:.0} shared, \

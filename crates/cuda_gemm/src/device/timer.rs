@@ -92,6 +92,8 @@ impl Timer {
         enqueue: impl FnOnce(&Self) -> Result<T, E>,
         meanwhile: impl FnOnce(&mut T),
     ) -> Result<(f64, T), E> {
+        // No other thread's capture gets the events, and no other thread's work is timed.
+        let _exclusive = self.stream.exclusive();
         let _current = self.stream.device().enter()?;
         self.record(&self.start)?;
         let mut found = enqueue(self)?;

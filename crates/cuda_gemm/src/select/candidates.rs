@@ -32,7 +32,9 @@ impl Auto {
         all.retain(|Prediction { configuration, .. }| {
             let name = configuration.kernel.name();
             let is_first = !names.contains(&name);
-            names.push(name);
+            if is_first {
+                names.push(name);
+            }
             is_first
         });
         all.truncate(count);

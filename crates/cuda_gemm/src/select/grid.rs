@@ -75,12 +75,13 @@ impl Grid {
             _ if kernel.is_persistent() => {
                 let rounds = tiles.div_ceil(slots.multiprocessors);
                 grid.tiles_per_block = rounds as f64;
-                grid.steps = (rounds * steps) as f64;
+                grid.steps = rounds as f64 * steps as f64;
             }
             KernelAbi::WgmmaClusters => {
-                let splits = u64::from(splits);
+                let splits = u64::from(splits.max(1));
+                let tiles_of_one = tiles / batch.max(1);
                 let asked = clusters
-                    .and_then(|asked| stream_k(gemm, kernel, tiles / batch, splits as u32, asked));
+                    .and_then(|asked| stream_k(gemm, kernel, tiles_of_one, splits as u32, asked));
                 grid.splits = splits as f64;
                 match asked.map(u64::from) {
                     None => {

@@ -147,6 +147,8 @@ impl Auto {
         let measured = products.iter().try_for_each(|gemm| {
             let one = self.measure_one(stream, gemm, candidates)?;
             let fastest = one.timed.iter().min_by(|one, other| one.ns.total_cmp(&other.ns));
+            // Of kernels that disagree, nobody knows which is right.
+            let fastest = fastest.filter(|_| one.dropped.is_empty());
             records.extend(fastest.map(|best| MeasuredProduct::new(gemm, best.clone())));
             found.push(one);
             Ok(())
@@ -166,7 +168,9 @@ impl Auto {
         let Some(key) = ProductKey::of(gemm) else {
             return self.skipped(gemm, Skipped::NoRecord);
         };
-        if Store::of(&self.device).find(&self.device, &key).is_some() {
+        let known = Store::of(&self.device).find(&self.device, &key);
+        // A record of a product without an epilogue may be of a kernel that has none.
+        if known.is_some_and(|known| gemm.suits(known.configuration.kernel)) {
             return self.skipped(gemm, Skipped::Known);
         }
         let choices = self.worth_timing(gemm, candidates)?;
@@ -193,8 +197,9 @@ impl Auto {
             }
             Err(error) => return Err(error),
         };
-        let choice = timed.iter().min_by(|one, other| one.ns.total_cmp(&other.ns));
-        let choice = choice.map_or(choices[0], Timed::configuration);
+        let fastest = timed.iter().min_by(|one, other| one.ns.total_cmp(&other.ns));
+        let fastest = fastest.filter(|_| dropped.is_empty());
+        let choice = fastest.map_or(choices[0], Timed::configuration);
         Ok(Measurement { gemm: *gemm, choice, timed, dropped, skipped: None })
     }
 

@@ -219,7 +219,7 @@ impl Features {
     ) -> Self {
         let alignment = Alignment::new(form, configuration);
         let entry = costs.unaligned.as_ref().filter(|_| !alignment.is_aligned);
-        let most = entry.unwrap_or(&costs.aligned).resident;
+        let most = entry.unwrap_or(&costs.aligned).resident.max(1);
         let resident = configuration.blocks_per_multiprocessor.unwrap_or(most).clamp(1, most);
         let multiprocessors = u64::from(model.multiprocessors.max(1));
         let slots =

@@ -12,6 +12,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use host_system::text;
 use serde::{Deserialize, Serialize};
@@ -130,7 +131,8 @@ impl ProductFile {
                 // Another version of the library has it.
                 continue;
             }
-            let entry: Entry = serde_json::from_value(value).map_err(|error| self.broken(error))?;
+            // Another version of the library may have other fields.
+            let Ok(entry) = serde_json::from_value::<Entry>(value) else { continue };
             let now = Entry::new(device, &driver_version, entry.product);
             let is_alike = now.multiprocessors == entry.multiprocessors
                 && now.driver_version == entry.driver_version
@@ -205,7 +207,9 @@ impl ProductFile {
     fn replace(&self, text: &str) -> io::Result<()> {
         // A link stays, and its target is replaced.
         let target = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
-        let temporary = Self::new(&target).beside(&format!("{}.tmp", std::process::id()));
+        static WRITES: AtomicUsize = AtomicUsize::new(0);
+        let (process, write) = (std::process::id(), WRITES.fetch_add(1, Ordering::Relaxed));
+        let temporary = Self::new(&target).beside(&format!("{process}-{write}.tmp"));
         let write = || {
             let mut file = File::create(&temporary)?;
             file.write_all(text.as_bytes())?;

@@ -95,13 +95,24 @@ impl Size {
     }
 }
 
+/// How well the costs of a kernel fit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fit {
+    /// The times that the costs were fitted to.
+    pub samples: usize,
+    /// The median factor by which predictions of these are off.
+    pub error: f64,
+}
+
 /// What came of a full tuning, from [`Tuner::run`].
 pub struct Calibration {
     /// The table, without products that were measured themselves.
     pub table: Table,
     /// The times that the costs were fitted to.
     pub samples: Vec<Sample>,
-    /// The median factor by which predictions of these are off.
+    /// How well the costs of each of the table's kernels fit.
+    pub fits: Vec<Fit>,
+    /// The median factor by which predictions of all are off.
     pub error: f64,
     /// How many kernels were wrong.
     pub wrong: usize,
@@ -179,23 +190,23 @@ impl Tuner {
 
         let table = refit(&first, &samples)?;
         let errors = errors(&table, &samples);
-        for costs in table.kernels() {
+        let of_kernel = |costs: &Costs| {
             let own = errors.iter().filter(|(name, _)| *name == costs.kernel.name());
             let own: Vec<f64> = own.map(|(_, error)| *error).collect();
-            let (samples, error) = (own.len(), median(own));
-            report(Progress::Kernel { costs, samples, error, table: &table })?;
-        }
-        let error = median(errors.into_iter().map(|(_, error)| error).collect());
+            Fit { samples: own.len(), error: median(own) }
+        };
+        let fits = table.kernels().iter().map(of_kernel).collect();
+        let error = median(errors.iter().map(|(_, error)| *error).collect());
         let after = context.ffma_gflops()?;
         let ffma_gflops = before.zip(after).map(|(before, after)| [before, after]);
-        Ok(Calibration { table, samples, error, wrong, ffma_gflops })
+        Ok(Calibration { table, samples, fits, error, wrong, ffma_gflops })
     }
 }
 
 /// The table with the costs of its kernels, of staging and of epilogues fitted to samples.
 ///
-/// What launches and copies take stays. So a model can be changed, and its costs fitted anew, on a
-/// machine without a GPU.
+/// What launches and copies take stays, and so do the costs of an entry point without samples. So a
+/// model can be changed, and its costs fitted anew, on a machine without a GPU.
 ///
 /// # Errors
 ///
@@ -222,7 +233,7 @@ pub fn refit(table: &Table, samples: &[Sample]) -> Result<Table, Error> {
     };
     let mut kernels = initial.clone();
     for _ in 0..2 {
-        kernels = fitted(&with(costs, initial.clone())?, samples);
+        kernels = fitted(&with(costs, initial.clone())?, table.kernels(), samples);
         costs = fitted_device(&with(costs, kernels.clone())?, samples);
     }
     Ok(with(costs, kernels)?)
@@ -396,19 +407,25 @@ impl<'s> Fitted<'s> {
     }
 }
 
-/// The kernels' costs, fitted to samples.
-fn fitted(table: &Table, samples: &[Sample]) -> Vec<Costs> {
+/// The kernels' costs, fitted to samples from those of `table`; an entry point without samples keeps
+/// its `known` costs.
+fn fitted(table: &Table, known: &[Costs], samples: &[Sample]) -> Vec<Costs> {
     let model = Model::new(table);
-    let kernels = table.kernels().iter().map(|costs| {
+    let kernels = table.kernels().iter().zip(known).map(|(costs, known)| {
         let own = Fitted::of_kernel(&model, costs, samples);
-        let entry = |is_aligned: bool, initial: EntryCosts| {
-            let own: Vec<_> =
-                own.iter().filter(|one| one.features.is_aligned() == is_aligned).collect();
-            fitted_entry(initial, &own)
+        let entry = |is_aligned: Option<bool>, initial: EntryCosts, known: EntryCosts| {
+            let is_of = |one: &&Fitted<'_>| {
+                is_aligned.is_none_or(|is_aligned| one.features.is_aligned() == is_aligned)
+            };
+            let own: Vec<_> = own.iter().filter(is_of).collect();
+            if own.is_empty() { known } else { fitted_entry(initial, &own) }
         };
-        let (aligned, unaligned) = match costs.unaligned {
-            Some(unaligned) => (entry(true, costs.aligned), Some(entry(false, unaligned))),
-            None => (fitted_entry(costs.aligned, &own.iter().collect::<Vec<_>>()), None),
+        let aligned = |is_aligned| entry(is_aligned, costs.aligned, known.aligned);
+        let (aligned, unaligned) = match costs.unaligned.zip(known.unaligned) {
+            Some((initial, known)) => {
+                (aligned(Some(true)), Some(entry(Some(false), initial, known)))
+            }
+            None => (aligned(None), None),
         };
         Costs { kernel: costs.kernel, aligned, unaligned }
     });

@@ -11,7 +11,7 @@ mod search_result;
 mod tuner;
 mod validation;
 
-pub use measure::{Calibration, Effort, refit};
+pub use measure::{Calibration, Effort, Fit, refit};
 pub use products::{TunedProducts, check};
 pub use samples::Sample;
 pub use search_result::{Run, SearchResult};

@@ -40,12 +40,14 @@ impl Buffer {
     }
 
     /// The address of the next operand.
-    fn take(&mut self, bytes: u64) -> u64 {
-        if self.next + bytes > self.bytes() {
+    fn take(&mut self, bytes: u128) -> u64 {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        assert!(bytes <= self.bytes(), "the operand does not fit");
+        if self.bytes() - self.next < bytes {
             self.next = 0;
         }
         let address = self.memory.address() + self.next;
-        self.next = (self.next + bytes).next_multiple_of(ALIGNMENT);
+        self.next = (self.next + bytes).next_multiple_of(ALIGNMENT).min(self.bytes());
         address
     }
 }
@@ -86,13 +88,20 @@ impl OperandPool {
 
     /// Whether a product's operands fit.
     pub fn has_room(&self, gemm: &Gemm) -> bool {
-        let [_, _, [rows, cols]] = gemm.shapes();
-        let residual = match gemm.epilogue.residual {
-            true => bytes(gemm, Element::F32, [rows, cols], gemm.ldc),
-            false => 0,
-        };
-        let needed = gemm.bytes() + u128::from(residual) + ALIGNMENT_OF_ALL;
-        needed <= u128::from(self.inputs.bytes())
+        let [a, b, c] = gemm.shapes();
+        let input = gemm.compute.element();
+        let is_small = |bytes: u128| bytes <= u128::from(self.inputs.bytes());
+        let all = [
+            bytes(gemm, input, a, gemm.lda),
+            bytes(gemm, input, b, gemm.ldb),
+            if gemm.epilogue.residual { bytes(gemm, Element::F32, c, gemm.ldc) } else { 0 },
+            // Scale and bias.
+            8 * (gemm.m as u128 + gemm.n as u128),
+            ALIGNMENT_OF_ALL,
+        ];
+        let all = all.into_iter().fold(0, u128::saturating_add);
+        // C has a buffer of its own, of the same size.
+        is_small(all) && is_small(bytes(gemm, gemm.output, c, gemm.ldc))
     }
 
     /// Enqueues a product with the next operands.
@@ -108,8 +117,10 @@ impl OperandPool {
         let [a, b] = [(shape_a, gemm.lda), (shape_b, gemm.ldb)]
             .map(|(shape, ld)| (self.inputs.take(bytes(&gemm, input, shape, ld)), shape, ld));
         let c = self.outputs.take(bytes(&gemm, gemm.output, shape_c, gemm.ldc));
-        let [_, cols] = shape_c;
-        let bias = gemm.epilogue.bias.map(|_| self.inputs.take(4 * cols as u64));
+        let [scale, bias] = [gemm.epilogue.scale, gemm.epilogue.bias].map(|axis| {
+            let length = axis?.len(gemm.m, gemm.n);
+            Some((self.inputs.take(4 * length as u128), length))
+        });
         let residual = gemm
             .epilogue
             .residual
@@ -128,10 +139,15 @@ impl OperandPool {
         let c = unsafe { matrix_mut(stream, gemm.output, c, stacked(&gemm, shape_c), gemm.ldc) }?;
         let c = if gemm.batch > 1 { c.batch(gemm.batch)? } else { c };
         let mut extras = Extras::new();
-        if let Some(address) = bias {
+        let vector = |(address, length)| {
             // SAFETY: as for A.
-            let bias = unsafe { DeviceMatrixRef::from_address(stream, address, [1, cols], cols) };
-            extras = extras.bias(bias?);
+            unsafe { DeviceMatrixRef::<f32>::from_address(stream, address, [1, length], length) }
+        };
+        if let Some(scale) = scale {
+            extras = extras.scale(vector(scale)?);
+        }
+        if let Some(bias) = bias {
+            extras = extras.bias(vector(bias)?);
         }
         if let Some(address) = residual {
             let shape = stacked(&gemm, shape_c);
@@ -153,8 +169,10 @@ fn stacked(gemm: &Gemm, [rows, cols]: [usize; 2]) -> [usize; 2] {
     [gemm.batch * rows, cols]
 }
 
-fn bytes(gemm: &Gemm, element: Element, [rows, _]: [usize; 2], ld: usize) -> u64 {
-    (element.bytes() * gemm.batch * rows * ld) as u64
+/// The bytes of an operand's matrices, one below the other.
+fn bytes(gemm: &Gemm, element: Element, [rows, _]: [usize; 2], ld: usize) -> u128 {
+    let counts = [gemm.batch, rows, ld].into_iter();
+    counts.fold(element.bytes() as u128, |bytes, count| bytes.saturating_mul(count as u128))
 }
 
 /// # Safety

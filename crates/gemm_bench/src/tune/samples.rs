@@ -8,8 +8,8 @@ use cuda_gemm::kernels::abi::{Arithmetic, KernelDescriptor};
 use cuda_gemm::select::Model;
 use cuda_gemm::select::table::Costs;
 use cuda_gemm::{
-    Activation, Auto, Axis, Compute, Configuration, Element, Epilogue, Error as GemmError, Gemm,
-    Plan,
+    Activation, Auto, Axis, Compute, Configuration, Element, Epilogue, Error as GemmError,
+    ErrorKind, Gemm, Plan,
 };
 
 use super::context::BenchmarkContext;
@@ -165,11 +165,15 @@ impl Sampler<'_> {
         for index in 0..count {
             let gemm = product(costs.kernel, self.limits, &mut self.draw, index);
             let mut all = configurations(self.auto.model(), &gemm, costs);
-            if all.is_empty() {
+            if all.is_empty() || !self.pool.has_room(&gemm) {
                 continue;
             }
-            // One split in every third sample: whole tiles are what most products have.
-            let at = if self.draw.below(3) == 0 { 0 } else { self.draw.below(all.len()) };
+            // Whole tiles in every third sample: they are what most products have.
+            let fewest = (0..all.len()).min_by_key(|at| (all[*at].splits, all[*at].staged));
+            let at = match self.draw.below(3) == 0 {
+                true => fewest.unwrap_or(0),
+                false => self.draw.below(all.len()),
+            };
             drawn.push((gemm, all.swap_remove(at)));
         }
         let mut samples = self.time(drawn, OF_KERNEL)?;
@@ -221,7 +225,8 @@ impl Sampler<'_> {
             match plan {
                 Ok(plan) => plans.push(plan),
                 // Copies of A and B may not fit, or a large C has too many tiles.
-                Err(GemmError::DeviceMemory { .. } | GemmError::TooLarge { .. }) => continue,
+                Err(GemmError::TooLarge { .. }) => continue,
+                Err(error) if error.kind() == ErrorKind::OutOfMemory => continue,
                 Err(error) => return Err(error.into()),
             }
             samples.push(Sample { gemm, configuration, ns: 0.0, weight: 0.0 });

@@ -1,8 +1,7 @@
 //! The tuner: measures a device's kernels, or single products.
 
 use cuda_gemm::kernels::abi::KernelDescriptor;
-use cuda_gemm::select::table::Costs;
-use cuda_gemm::{Configuration, Device, Table};
+use cuda_gemm::{Configuration, Device};
 
 use super::context::BenchmarkContext;
 use super::search_result::SearchResult;
@@ -27,17 +26,6 @@ pub enum Progress<'a> {
         kernel: &'static KernelDescriptor,
         /// What is wrong.
         mistake: &'a str,
-    },
-    /// A kernel was measured.
-    Kernel {
-        /// What it costs.
-        costs: &'a Costs,
-        /// How many times the costs were fitted to.
-        samples: usize,
-        /// The median factor by which predictions of these are off.
-        error: f64,
-        /// The table of all kernels.
-        table: &'a Table,
     },
     /// Nothing is compared with cuBLAS: why not.
     NoBaseline(&'a Error),
@@ -68,7 +56,7 @@ pub enum Progress<'a> {
 
 /// Measures a device's kernels, for `auto` to choose by.
 ///
-/// [`Tuner::run`] checks every kernel, times random products, and fits the costs of a [`Table`].
+/// [`Tuner::run`] checks every kernel, times random products, and fits the costs of a [`Table`](cuda_gemm::Table).
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice, Gemm};
@@ -78,11 +66,14 @@ pub enum Progress<'a> {
 /// # fn main() -> Result<(), Error> {
 /// let device = Device::open(DeviceChoice::Soft)?;
 /// let calibration = Tuner::new(&device)?.run(Effort::Trial, |progress| {
-///     if let Progress::Kernel { costs, error, .. } = progress {
-///         println!("{}: within {error:.2}x", costs.kernel.name());
+///     if let Progress::Step { done, total } = progress {
+///         println!("{done} of {total}");
 ///     }
 ///     Ok::<_, Error>(())
 /// })?;
+/// for (costs, fit) in calibration.table.kernels().iter().zip(&calibration.fits) {
+///     println!("{}: half of the times are within {:.2}x", costs.kernel.name(), fit.error);
+/// }
 /// let auto = device.auto_by(&calibration.table)?;
 /// println!("{}", auto.choose(&Gemm::new(512, 512, 512))?);
 /// # Ok(())
@@ -130,19 +121,15 @@ impl<R> Steps<'_, R> {
 mod tests {
     use super::*;
     use crate::tune::Effort;
-    use cuda_gemm::DeviceChoice;
+    use cuda_gemm::{DeviceChoice, Table};
 
     #[test]
     fn a_trial_measures_kernels_of_all_precisions() {
         for (choice, kernels) in [(DeviceChoice::Soft, 3), (DeviceChoice::SoftSm90, 6)] {
             let device = Device::open(choice).unwrap();
-            let (mut names, mut steps) = (Vec::new(), 0);
+            let mut steps = 0;
             let calibration = Tuner::new(&device).unwrap().run(Effort::Trial, |progress| {
                 match progress {
-                    Progress::Kernel { costs, samples, error, table } => {
-                        names.push(costs.kernel.name());
-                        assert!(samples > 0 && error >= 1.0 && table.kernels().len() == kernels);
-                    }
                     Progress::Step { done, total } => {
                         assert_eq!(done, steps);
                         steps += 1;
@@ -154,8 +141,9 @@ mod tests {
             });
             let calibration = calibration.unwrap();
             let table = &calibration.table;
-            assert_eq!((names.len(), calibration.wrong), (kernels, 0));
-            assert!(names.iter().zip(table.kernels()).all(|(name, of)| *name == of.kernel.name()));
+            assert_eq!((table.kernels().len(), calibration.wrong), (kernels, 0));
+            assert_eq!(calibration.fits.len(), kernels);
+            assert!(calibration.fits.iter().all(|fit| fit.samples > 0 && fit.error >= 1.0));
             assert!(calibration.ffma_gflops.is_none() && table.changes().is_empty());
             assert_eq!(
                 Table::parse(&table.to_json(), "a copy").unwrap().to_json(),

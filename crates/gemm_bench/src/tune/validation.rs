@@ -7,7 +7,7 @@
 use std::{fmt, iter};
 
 use cuda_gemm::select::Prediction;
-use cuda_gemm::{Auto, Configuration, Device, Error as GemmError, Gemm, Table};
+use cuda_gemm::{Auto, Configuration, Device, Error as GemmError, ErrorKind, Gemm, Table};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -16,7 +16,6 @@ use super::pool::OperandPool;
 use super::search::Wrong;
 use super::search_result::Run;
 use crate::batch::Policy;
-use crate::buffers::L2;
 use crate::error::Error;
 use crate::job::Job;
 use crate::shape::{self, Shape};
@@ -370,7 +369,8 @@ impl Judge<'_> {
             match plan {
                 Ok(plan) => plans.push(plan),
                 // Copies of A and B may not fit, or a large C has too many tiles.
-                Err(GemmError::DeviceMemory { .. } | GemmError::TooLarge { .. }) => continue,
+                Err(GemmError::TooLarge { .. }) => continue,
+                Err(error) if error.kind() == ErrorKind::OutOfMemory => continue,
                 Err(error) => return Err(error.into()),
             }
             runs.push(Run { configuration, predicted_ns, samples_ms: Vec::new(), rms_error: None });
@@ -387,10 +387,12 @@ impl Judge<'_> {
 
     /// Checks the first run, and the fastest that is right.
     fn checked(&self, gemm: &Gemm, mut runs: Vec<Run>) -> Result<Judged, Error> {
-        let operands = context::operands(*gemm)?;
-        let reference = context::reference(&operands)?;
-        let mut buffers = self.context.buffers(&operands, L2::Warm)?;
         let mut wrong = Vec::new();
+        let (operands, mut buffers) = match self.context.matrices(*gemm)? {
+            Ok(matrices) => matrices,
+            Err(reason) => return Ok(Judged { runs: Err(reason), wrong }),
+        };
+        let reference = context::reference(&operands)?;
         let mut at = 0;
         loop {
             let configuration = runs[at].configuration;

@@ -135,6 +135,13 @@ pub fn parse_sample(line: &str) -> Result<Sample, String> {
     let ConfigurationLine { kernel, splits, clusters, blocks_per_multiprocessor, packed } =
         line.configuration;
     let kernel = find_kernel(&kernel).map_err(|error| error.to_string())?;
+    if splits == 0 || clusters == Some(0) || blocks_per_multiprocessor == Some(0) {
+        return Err("a count is 0".to_owned());
+    }
+    let is_positive = |value: f64| value.is_finite() && value > 0.0;
+    if !is_positive(line.ns) || !is_positive(line.weight) {
+        return Err("`ns` and `weight` must be positive".to_owned());
+    }
     let configuration = Configuration {
         splits,
         clusters,

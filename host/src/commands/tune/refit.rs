@@ -6,20 +6,16 @@ use std::path::Path;
 use host::{Table, tune};
 
 use super::args::TuneArgs;
-use super::lines;
+use super::{TableOutput, lines};
 use crate::commands::outcome::Outcome;
 use crate::error::Error;
-use crate::io::output::Output;
 use crate::io::stdio;
 
 /// Fits the costs of `--table` to the samples of a file, and writes the table to `--out`, or back.
 pub fn run(args: &TuneArgs, samples: &Path) -> Result<Outcome, Error> {
-    let Some(table) = &args.table else {
-        let message = "--refit needs the table whose launches and copies stay: add --table FILE";
-        return Err(Error::usage_of("tune", message));
-    };
-    let output = Output::new(args.out.as_deref().unwrap_or(table))?;
-    let table = Table::read(table)?;
+    let table = args.table.as_deref().expect("--refit requires --table");
+    let of = Table::read(table)?;
+    let output = TableOutput::new(args.out.as_deref().or(Some(table)), &of.device().name)?;
     let place = samples.display();
     let text = fs::read_to_string(samples)
         .map_err(|error| Error::usage_of("tune", format!("{place}: {error}")))?;
@@ -31,8 +27,11 @@ pub fn run(args: &TuneArgs, samples: &Path) -> Result<Outcome, Error> {
         })?;
         all.push(sample);
     }
-    let table = tune::refit(&table, &all)?;
-    output.write_text(&table.to_json())?;
+    if all.is_empty() {
+        return Err(Error::usage_of("tune", format!("{place}: there is no time in it")));
+    }
+    let table = tune::refit(&of, &all)?;
+    output.write(&table)?;
     stdio::print(&format!(
         "model:   {} kernels, whose costs are fitted to {} times\n",
         table.kernels().len(),
