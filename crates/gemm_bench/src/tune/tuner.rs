@@ -10,13 +10,13 @@ use crate::baseline::NotCompared;
 use crate::error::Error;
 use crate::shape::Shape;
 
-/// What happens while a [`Tuner`] measures, with an example there.
+/// Events of a measuring [`Tuner`], with an example there.
 pub enum Progress<'a> {
-    /// So many of all kernels and products are done.
+    /// The next kernel or product begins.
     Step {
-        /// How many.
+        /// How many are done.
         done: usize,
-        /// Of how many.
+        /// How many there are.
         total: usize,
     },
     /// A kernel does not run on this device.
@@ -25,16 +25,16 @@ pub enum Progress<'a> {
     WrongKernel {
         /// The kernel.
         kernel: &'static KernelDescriptor,
-        /// What is wrong.
+        /// The mistake.
         mistake: &'a str,
     },
     /// A kernel was measured.
     Kernel {
-        /// What it costs.
+        /// Its costs.
         costs: &'a Costs,
-        /// How many times the costs were fitted to.
+        /// The number of samples in the fit.
         samples: usize,
-        /// The median factor by which predictions of these are off.
+        /// The median factor between predictions and samples.
         error: f64,
         /// The table of all kernels.
         table: &'a Table,
@@ -56,12 +56,12 @@ pub enum Progress<'a> {
         shape: Shape,
         /// The kernel, and how it is launched.
         configuration: Configuration,
-        /// What is wrong.
+        /// The mistake.
         reason: &'a str,
     },
     /// A product was measured.
     Product {
-        /// What came of it.
+        /// Its result.
         result: &'a SearchResult,
     },
 }
@@ -97,25 +97,25 @@ impl Tuner {
     ///
     /// # Errors
     ///
-    /// Those of [`Peaks::of`](crate::roofline::Peaks::of).
+    /// The errors of [`Peaks::of`](crate::roofline::Peaks::of).
     pub fn new(device: &Device) -> Result<Self, Error> {
         Ok(Self { context: BenchmarkContext::new(device)? })
     }
 }
 
-/// What the steps of a tuning share.
+/// The state that a tuning's steps share.
 pub(super) struct Steps<'a, R> {
     pub(super) context: &'a BenchmarkContext,
     /// How many kernels and choices were wrong.
     pub(super) wrong: usize,
     pub(super) report: &'a mut R,
-    /// Kernels and products, those that are done and all.
+    /// Kernels and products: those done, and all.
     pub(super) done: usize,
     pub(super) total: usize,
 }
 
 impl<R> Steps<'_, R> {
-    /// Another kernel or product is begun.
+    /// Reports that the next kernel or product begins.
     pub(super) fn step<E>(&mut self) -> Result<(), E>
     where
         R: FnMut(Progress<'_>) -> Result<(), E>,
