@@ -9,11 +9,11 @@ use crate::plan::{Configuration, KernelForm, most_splits};
 use crate::problem::Gemm;
 
 impl Auto {
-    /// The best kernels for a product, up to `count`, each as it is launched best.
+    /// The best kernels for a product, up to `count`. Each has its best configuration.
     ///
     /// The first is [the choice](Auto::choose), unless the product [was
-    /// measured](Auto::measured_choice). There are none for f32 on the software device, whose
-    /// choice goes by the work of an interpreter.
+    /// measured](Auto::measured_choice). There are none for f32 on the software device, where the
+    /// work of an interpreter decides.
     ///
     /// ```
     /// use cuda_gemm::{Compute, Device, DeviceChoice, Gemm};
@@ -41,7 +41,7 @@ impl Auto {
         all
     }
 
-    /// The best configurations for a product, up to `count`, the first as for
+    /// The best configurations for a product, up to `count`. The first one follows the rule of
     /// [`Auto::predictions`].
     ///
     /// ```
@@ -64,10 +64,10 @@ impl Auto {
         all
     }
 
-    /// The best configuration of a kernel, with the requested splits, clusters and blocks per
-    /// multiprocessor.
+    /// The best configuration of a kernel for a product. It has the requested splits, clusters and
+    /// blocks per multiprocessor.
     ///
-    /// Only kernels with [`KernelAbi::WgmmaClusters`] have such choices beside the splits.
+    /// Only kernels with [`KernelAbi::WgmmaClusters`] have choices besides the splits.
     ///
     /// ```
     /// use cuda_gemm::{Compute, Device, DeviceChoice, Gemm, find_kernel};

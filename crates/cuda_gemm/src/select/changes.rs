@@ -1,4 +1,4 @@
-//! Whether the PTX in this program is what a table was measured with.
+//! Compares this program's PTX with a table's.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -6,7 +6,7 @@ use super::digests::{OF_EVERY_TABLE, digest, entry_points};
 use super::table::{Measured, Table};
 use crate::error::Error;
 
-/// An entry point whose PTX is not what a table was measured with.
+/// An entry point whose PTX changed after its measurement.
 ///
 /// ```
 /// for table in cuda_gemm::Table::built_in()? {
@@ -24,13 +24,13 @@ pub struct Change {
     pub entry_point: &'static str,
     /// The SHA-256 of its PTX in this program.
     pub sha256: String,
-    /// Whether the table says that it has changed, to just this.
+    /// Whether the table accepts exactly this PTX.
     pub is_accepted: bool,
 }
 
 impl Table {
-    /// What has changed since this table was measured, of the PTX in this program for the table's
-    /// device; an entry point of which the table has no digest counts as changed.
+    /// The entry points whose PTX differs from this table's. Their PTX is this program's, for the
+    /// table's device. An entry point without a digest in the table counts as changed.
     pub fn changes(&self) -> Vec<Change> {
         let device = self.device();
         let kernels = self.kernels().iter().flat_map(|costs| entry_points(costs.kernel));
@@ -49,11 +49,12 @@ impl Table {
         kernels.chain(OF_EVERY_TABLE).chain(tensor_cores).filter_map(change).collect()
     }
 
-    /// The same, with all that has changed accepted: for a device that cannot be measured now.
+    /// A copy of the table that accepts all changes. It is for a device that cannot be measured
+    /// now.
     ///
     /// # Errors
     ///
-    /// As for [`Table::new`].
+    /// The errors of [`Table::new`].
     pub fn accepting_changes(&self) -> Result<Self, Error> {
         let changes = self.changes().into_iter();
         let changed_since = changes.map(|change| (change.entry_point.to_owned(), change.sha256));
@@ -72,7 +73,7 @@ mod tests {
     use crate::select::digests::of_every_table;
     use crate::select::table::{MeasuredProduct, TUNED, Timed};
 
-    /// The first built-in table, as if it had just been measured.
+    /// The first built-in table, as if just measured.
     fn table() -> Table {
         let (file, text) = TUNED[0];
         let table = Table::parse(text, file).unwrap();
@@ -103,10 +104,10 @@ mod tests {
         let accepting = parse(&table.accepting_changes().unwrap().to_json());
         assert_eq!(accepting.changes(), change(true));
         assert_eq!(accepting.device().ptx_sha256["persistent"], other);
-        // It changed once more: what was accepted is not what is there.
+        // The PTX changed once more after the table accepted it.
         let again = accepting.to_json().replace(digest, &other.replace('0', "f"));
         assert_eq!(parse(&again).changes(), change(false));
-        // It changed back, and nothing is left to be accepted.
+        // The PTX changed back: no change is left to accept.
         let back = parse(&accepting.to_json().replace(&other, digest));
         assert_eq!(back.changes(), []);
         assert!(back.accepting_changes().unwrap().device().changed_since.is_empty());

@@ -1,4 +1,4 @@
-//! The configurations of a kernel that are worth a prediction.
+//! The configurations of a kernel worth a prediction.
 
 use kernels_gpu::abi::{Arithmetic, KernelAbi, KernelDescriptor, Reads};
 
@@ -8,26 +8,26 @@ use super::prediction::Prediction;
 use crate::plan::{Configuration, KernelForm, copy_ld, most_splits, steps, stream_k, tiles};
 use crate::problem::Gemm;
 
-/// Waves of blocks up to which K is split: beyond, there are enough blocks anyway.
+/// The most waves that splitting K makes. Beyond them there are enough blocks anyway.
 const SPLIT_WAVES: u32 = 3;
 
 /// Blocks of a cluster that share a tile.
 const CLUSTER_SPLITS: [u32; 6] = [1, 2, 3, 4, 6, 8];
 
-/// The longest sum of f32 products in one register, where K is split anyway.
+/// The longest sum of f32 products in one register. It holds where there is room for splits.
 ///
-/// The root mean square of the error grows with the root of its length.
+/// The rms error grows with the root of its length.
 pub(super) const LONGEST_SUM: u32 = 2048;
 
-/// Up to this length, a sum costs no accuracy that matters. A longer one must be faster by
-/// [`PRICE`] for each doubling.
+/// The longest sum that costs no relevant accuracy. A longer one must be faster by [`PRICE`] for
+/// each doubling.
 pub(super) const SHORT_SUM: u32 = 640;
 const PRICE: f64 = 0.04;
 
-/// Elements of 16 bytes.
+/// f32 elements in 16 bytes.
 const QUAD: usize = 4;
 
-/// Elements by which padded copies of A and B may always exceed them: 16 MiB.
+/// Padding of A and B that is always accepted. It is in elements of f32: 16 MiB.
 const MAX_PADDING: u128 = 1 << 22;
 
 /// A product, and a kernel that suits it.
@@ -65,8 +65,10 @@ impl Candidates<'_> {
         }
     }
 
-    /// Clusters of several sizes: one for each tile, or as many as run at once (stream-K); with
-    /// the memory of a multiprocessor shared, or for one block.
+    /// Divisions of a product among clusters of several sizes.
+    ///
+    /// There is one cluster per tile, or all resident clusters share the tiles (stream-K). Several
+    /// blocks share a multiprocessor, or one has it alone.
     pub(super) fn clusters(&self, form: &KernelForm) -> Vec<Configuration> {
         let Self { gemm, kernel, multiprocessors, .. } = *self;
         let tiles = tiles(&form.gemm, kernel);
@@ -94,7 +96,8 @@ impl Candidates<'_> {
         all
     }
 
-    /// The splits of K that fill whole waves, and powers of two in between.
+    /// The splits of K worth a prediction. They fill whole waves, are powers of two in between, or
+    /// make sums short.
     fn splits(
         &self,
         form: &KernelForm,
@@ -140,10 +143,10 @@ impl Candidates<'_> {
         all
     }
 
-    /// Whether padded copies of A and B, in f32, would exceed them by much and by more than a
-    /// sixteenth of all matrices.
+    /// Whether padding A and B costs too much memory. The padding, in f32, exceeds [`MAX_PADDING`]
+    /// and a sixteenth of all matrices.
     ///
-    /// Copies of a long column pad each element to a row.
+    /// A copy of a long column pads each element to a row.
     fn pads_too_much(&self, form: &KernelForm) -> bool {
         let kernel = self.kernel;
         if kernel.arithmetic() == Arithmetic::Bits16 {
@@ -170,7 +173,7 @@ impl Candidates<'_> {
     }
 }
 
-/// The thread groups of a block that divide a step along K (slice-K).
+/// The block's thread groups that divide a step (slice-K).
 pub(super) fn slices(kernel: &KernelDescriptor) -> u32 {
     let tile = kernel.tile();
     (kernel.threads() * tile.tm * tile.tn / (tile.bm * tile.bn)).max(1)

@@ -1,4 +1,4 @@
-//! Which operands of a product are copied first, and why.
+//! Which operands are copied first, and why.
 
 use kernels_gpu::abi::{Arithmetic, KernelAbi, KernelDescriptor, Reads};
 
@@ -7,7 +7,8 @@ use crate::plan::{Configuration, KernelForm, wide_rows};
 use crate::problem::Gemm;
 
 impl Auto {
-    /// Why A and B are copied first for a choice, where they are and begin on 16 bytes.
+    /// Why a choice copies A and B first. `None` for an operand that is not copied. Both are
+    /// assumed to begin on 16 bytes.
     ///
     /// ```
     /// use cuda_gemm::{Auto, Configuration, Gemm, find_kernel};
@@ -31,8 +32,8 @@ impl Auto {
     }
 }
 
-/// Which operands of a product are copied first, those that the kernel cannot read and, if `staged`, those that
-/// 128-bit accesses do not reach; in the order in which the kernel takes them.
+/// Which operands are copied first, in the kernel's order. They are operands that the kernel cannot
+/// read. With `staged`, they are also those that 128-bit accesses do not reach.
 pub(super) fn copied(form: &KernelForm, kernel: &KernelDescriptor, staged: bool) -> [bool; 2] {
     let (gemm, reads) = (&form.gemm, form.reads(kernel));
     let wide = wide_rows(gemm, [0; 3]);

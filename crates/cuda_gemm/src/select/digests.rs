@@ -1,5 +1,5 @@
-//! Digests of the PTX in this program, one for each entry point, so that an edit condemns no more
-//! than what it changes.
+//! Digests of this program's PTX, one per entry point. An edit invalidates only the measurements of
+//! what it changes.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use kernels_gpu::abi::KernelDescriptor;
 
 use crate::ptx;
 
-/// Entry points that every table is measured with: they tell what launches and copies take.
+/// Entry points that every table is measured with. They show the costs of launches and copies.
 pub(super) const OF_EVERY_TABLE: [&str; 3] = ["naive", "stage_operands", "peak_copy"];
 
 /// The digests of what every table is measured with.
@@ -15,8 +15,8 @@ pub(super) fn of_every_table(capability: (u32, u32)) -> BTreeMap<String, String>
     OF_EVERY_TABLE.into_iter().filter_map(|name| digest(capability, name)).collect()
 }
 
-/// The digests of a kernel's entry points; of one for 16-bit operands that for `bf16` as they lie, of
-/// whose source the others are.
+/// The digests of a kernel's entry points. A kernel for 16-bit operands has the digest for `bf16`
+/// as the operands lie. Its other entry points share that source.
 pub(super) fn of_kernel(
     capability: (u32, u32),
     kernel: &KernelDescriptor,

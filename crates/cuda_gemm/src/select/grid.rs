@@ -1,4 +1,4 @@
-//! The geometry of a product's launches: waves of blocks, their steps along K, and bytes.
+//! A product's launches: waves, steps along K, and bytes.
 
 use kernels_gpu::abi::{KernelAbi, Reads};
 
@@ -7,19 +7,19 @@ use crate::plan::{
     Configuration, Decomposition, KernelForm, MAX_SPLITS, is_aligned, steps, stream_k, tiles,
 };
 
-/// Rows of tiles that run at the same time: see `kernels_gpu`'s raster.
+/// Rows of tiles that run at once: `kernels_gpu`'s raster.
 const RASTER_ROWS: f64 = 8.0;
 
-/// The blocks of one launch, and the product that they compute.
+/// The blocks of one launch, and their work.
 #[derive(Clone)]
 pub(super) struct Grid {
-    /// Launches, one after the other, of the products of a batch that share none.
+    /// Launches: one, or one per product of the batch.
     pub(super) launches: f64,
     /// Tiles of C, of all products of a launch.
     pub(super) tiles: f64,
-    /// Waves with as many blocks as are resident, before the last wave.
+    /// Waves before the last one, with all resident blocks.
     pub(super) full_waves: f64,
-    /// The blocks per multiprocessor of the last wave: one at least.
+    /// Blocks per multiprocessor in the last wave. At least 1.
     pub(super) last_wave: f64,
     /// Steps along K of each block.
     pub(super) steps: f64,
@@ -27,17 +27,17 @@ pub(super) struct Grid {
     pub(super) tiles_per_block: f64,
     /// Blocks that share a tile by split-K.
     pub(super) splits: f64,
-    /// Partial sums of a tile that stream-K shares; 0 without.
+    /// Partial sums per tile of stream-K, else 0.
     pub(super) stream_k_parts: f64,
 }
 
-/// What a product's grid runs on.
+/// The device's room for a product's grid.
 #[derive(Clone, Copy)]
 pub(super) struct Slots<'a> {
     pub(super) multiprocessors: u64,
     /// Blocks that are resident on a multiprocessor.
     pub(super) resident: u64,
-    /// Clusters of 1 to 8 blocks that run at once, with one block per multiprocessor.
+    /// Resident clusters of 1 to 8 blocks. A multiprocessor holds one of their blocks.
     pub(super) clusters: &'a [u32; 8],
 }
 
@@ -110,7 +110,7 @@ impl Grid {
         grid
     }
 
-    /// Waves of groups of blocks.
+    /// Divides groups of blocks into waves.
     fn waves(&mut self, groups: u64, size: u64, is_cluster: bool, slots: Slots<'_>) {
         let at_once = slots.groups(size, is_cluster);
         let full = groups.div_ceil(at_once) - 1;
@@ -121,7 +121,7 @@ impl Grid {
 
     /// Persistent blocks whose first tiles are shared.
     fn persistent_stream_k(&mut self, tiles: u64, steps: u64, slots: Slots<'_>) {
-        // More tiles come out even, or nearly.
+        // More tiles than this come out even, or nearly.
         let [tiles, steps, multiprocessors] =
             [tiles, steps, slots.multiprocessors].map(|count| count.min(i32::MAX as u64) as u32);
         let decomposition = Decomposition::new(tiles, steps, multiprocessors);
@@ -138,23 +138,23 @@ impl Grid {
         self.stream_k_parts = f64::from(parts);
     }
 
-    /// All waves, each once for each tile of a block.
+    /// All waves, once per tile of a block.
     pub(super) fn rounds(&self) -> f64 {
         self.tiles_per_block * (self.full_waves + 1.0)
     }
 }
 
-/// The splits that have steps, if each has equally many.
+/// The number of splits that get steps. Each gets equally many, the last one perhaps fewer.
 pub(super) fn whole_splits(steps: u64, splits: u32) -> u64 {
     let per_split = steps.div_ceil(u64::from(splits.clamp(1, MAX_SPLITS))).max(1);
     steps.div_ceil(per_split).max(1)
 }
 
-/// The tiles at the lower and right edges of C.
+/// The tiles that are partly out of bounds.
 pub(super) struct Edges {
-    /// The larger part of such a tile's rows or columns that is out of bounds.
+    /// Their out-of-bounds share of rows or columns. The larger share counts.
     pub(super) outside: f64,
-    /// Such tiles, relative to all.
+    /// Their number, relative to all tiles.
     pub(super) share: f64,
 }
 
@@ -164,7 +164,7 @@ impl Edges {
         let along = |size: usize, tile: u32| {
             let tiles = size.div_ceil(tile as usize).max(1);
             let outside = 1.0 - size as f64 / (tiles * tile as usize) as f64;
-            // Of the last tile alone.
+            // As a part of the last tile.
             (outside * tiles as f64, if outside > 0.0 { 1.0 / tiles as f64 } else { 0.0 })
         };
         let (rows, of_rows) = along(form.gemm.m, tile.bm);
@@ -174,19 +174,19 @@ impl Edges {
     }
 }
 
-/// Bytes of a launch that device memory delivers or takes.
+/// Bytes of device memory that a launch moves.
 #[derive(Clone)]
 pub(super) struct Bytes {
     /// A and B.
     pub(super) inputs: f64,
     /// C, an old C and a residual.
     pub(super) outputs: f64,
-    /// A and B of all launches that are copied first.
+    /// Staged A and B, of all launches.
     pub(super) staged: f64,
 }
 
 impl Bytes {
-    /// `at_once` is the number of tiles that run at the same time.
+    /// Counts bytes. `at_once` tiles run at the same time.
     pub(super) fn new(
         form: &KernelForm,
         configuration: &Configuration,
@@ -230,14 +230,14 @@ impl Bytes {
     }
 }
 
-/// What the alignment of a product's matrices costs a kernel.
+/// The misalignments that cost a kernel time.
 #[derive(Clone)]
 pub(super) struct Alignment {
     /// Whether the first entry point serves.
     pub(super) is_aligned: bool,
-    /// Whether rows of C do not begin on 16 bytes.
+    /// Whether rows of C are not 16-byte aligned.
     pub(super) is_c_misaligned: bool,
-    /// Whether the threads read an A or B whose rows do not begin on 16 bytes.
+    /// Whether threads read a misaligned A or B. Its rows do not begin on 16 bytes.
     pub(super) is_operand_misaligned: bool,
 }
 

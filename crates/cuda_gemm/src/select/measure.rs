@@ -1,4 +1,4 @@
-//! Measures products: times the model's first choices, and keeps the fastest.
+//! Times a product's best predictions, and keeps the fastest.
 //!
 //! A measurement has matrices of its own, so that the caller's C is untouched. It works on the
 //! caller's stream, after earlier work, and waits for the end. In a stream capture nothing is
@@ -30,9 +30,9 @@ pub struct Measurement {
     pub gemm: Gemm,
     /// The choice from now on.
     pub choice: Configuration,
-    /// The choices that were timed, the model's first; empty if nothing was measured.
+    /// The timed choices, beginning with the one before measuring. Empty if nothing was measured.
     pub timed: Vec<Timed>,
-    /// The choices that were dropped for their results, and how these differ.
+    /// The choices with wrong results, and how these differ.
     pub dropped: Vec<(Configuration, String)>,
     /// The reason if nothing was measured.
     pub skipped: Option<Skipped>,
@@ -52,7 +52,7 @@ pub enum Skipped {
     NoChoice,
     /// Its sums are too long to be compared exactly.
     TooLong,
-    /// The device's memory is too short for matrices to measure with.
+    /// Device memory is too short for the matrices.
     Memory,
 }
 
@@ -72,7 +72,7 @@ impl fmt::Display for Skipped {
 }
 
 impl Measurement {
-    /// The error that names the dropped choices, if there are any.
+    /// An error that names the dropped choices, if any.
     fn expect_agreement(&self) -> Result<(), Error> {
         if self.dropped.is_empty() {
             return Ok(());
@@ -87,7 +87,7 @@ impl Measurement {
 }
 
 impl Auto {
-    /// Measures these products now, except those that were measured before.
+    /// Measures these products, except those measured before.
     ///
     /// A program calls this before it serves, with all products that it will have. Each product
     /// costs a few milliseconds on a GPU. For progress, call it for one product at a time.
@@ -118,8 +118,8 @@ impl Auto {
     ///
     /// # Errors
     ///
-    /// - [`Error::ProductFile`] if the file cannot be read, before anything is measured, or written.
-    ///   Each problem is returned once. Later calls do without the file.
+    /// - [`Error::ProductFile`] if the file cannot be read or written. It is read before anything
+    ///   is measured. Each problem is returned once. Later calls do without the file.
     /// - The errors of [`Auto::choose`] and [`PlanBuilder::prepare`], and a fault of a kernel.
     pub fn measure(&self, products: &[Gemm], candidates: usize) -> Result<Vec<Measurement>, Error> {
         self.measure_on(&self.device.stream(), products, candidates)
@@ -183,7 +183,7 @@ impl Auto {
             match self.plan_by(product, choice) {
                 Ok(builder) => builders.push(builder.on(stream)),
                 Err(error) if at == 0 => return Err(error),
-                // A choice that does not fit this device is none.
+                // Choices that do not fit this device are skipped.
                 Err(_) => {}
             }
         }
@@ -203,7 +203,7 @@ impl Auto {
         Ok(Measurement { gemm: *gemm, choice, timed, dropped, skipped: None })
     }
 
-    /// The choice without a measurement, then the model's next ones.
+    /// The choice before measuring, then the model's next ones.
     fn worth_timing(&self, gemm: &Gemm, count: usize) -> Result<Vec<Configuration>, Error> {
         let mut choices = vec![self.choose(gemm)?];
         for prediction in self.candidates(gemm, count) {
@@ -242,7 +242,7 @@ impl Auto {
     }
 }
 
-/// The product of dense matrices that stands for all with this product's record.
+/// The product that stands for all with its record. Its matrices are dense.
 fn as_measured(gemm: &Gemm) -> Gemm {
     let Gemm { m, n, k, trans_a, trans_b, batch, compute, .. } = as_launched(gemm);
     let product = dense([m, n, k], [trans_a, trans_b], batch, compute);

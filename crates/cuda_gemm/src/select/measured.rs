@@ -1,4 +1,4 @@
-//! The measured products that a device knows, and whether it measures more.
+//! A device's measured products, and whether it measures more.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::plan::Configuration;
 
-/// The choice for a product that was measured: see
+/// The choice for a product that was measured. See
 /// [`Auto::measured_choice`](super::Auto::measured_choice).
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuredChoice {
@@ -36,7 +36,7 @@ pub enum Source {
     Table,
 }
 
-/// Ends a sentence, as in `measured for this product, in cache/nvidia_h200.json`.
+/// Ends a sentence. Example: `measured for this product, in cache/nvidia_h200.json`.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -47,10 +47,10 @@ impl fmt::Display for Source {
     }
 }
 
-/// What all handles of a device share. It holds no handle itself.
+/// The state that all handles of a device share. It holds no handle itself.
 #[derive(Default)]
 pub(super) struct Store {
-    /// Candidates that each new product times; none if fewer than two.
+    /// Candidates that each new product times. Fewer than two turn measurements off.
     candidates: AtomicUsize,
     state: RwLock<State>,
     /// Held while products are measured.
@@ -59,14 +59,14 @@ pub(super) struct Store {
 
 #[derive(Default)]
 struct State {
-    /// The file, if the caller named one or said that there is none.
+    /// The caller's file, or the caller's wish for none.
     named: Option<Option<ProductFile>>,
-    /// Whether `file`, `known` and `problem` say what the file says.
+    /// Whether `file`, `known` and `problem` reflect the file.
     is_read: bool,
     /// The file in use. After a problem there is none.
     file: Option<ProductFile>,
     known: HashMap<ProductKey, Known>,
-    /// A problem of the file that nobody was told yet.
+    /// A problem of the file, not reported yet.
     problem: Option<Error>,
 }
 
@@ -107,7 +107,7 @@ impl Store {
         device.shared_value()
     }
 
-    /// The right to measure, which one thread has at a time.
+    /// The right to measure, one thread at a time.
     pub(super) fn measuring(&self) -> MutexGuard<'_, ()> {
         self.measuring.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -121,7 +121,7 @@ impl Store {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The choice for products like this one, if it is known.
+    /// The known choice for products like this one.
     pub(super) fn find(&self, device: &Device, key: &ProductKey) -> Option<MeasuredChoice> {
         let mut state = self.read();
         if !state.is_read {
@@ -135,7 +135,7 @@ impl Store {
         Some(MeasuredChoice { configuration, ns, source })
     }
 
-    /// Reads the file again, to which others may have written.
+    /// Reads the file again. Others may have written it.
     pub(super) fn refresh(&self, device: &Device) {
         self.write().read(device);
     }
@@ -171,12 +171,13 @@ impl Store {
 }
 
 impl Device {
-    /// Measures each new product of [`gemm`](crate::gemm()) and of [`Auto::plan`]: times the first
-    /// `candidates` choices of the model, and keeps the fastest. 0 or 1 turns this off.
+    /// Measures each new product from now on. It applies to [`gemm`](crate::gemm()) and
+    /// [`Auto::plan`]. The first `candidates` choices of the model are timed, and the fastest is
+    /// kept. 0 or 1 turns this off.
     ///
-    /// Off is the default: with it, a choice follows from a measurement, and another choice may
-    /// round differently. A product that was measured keeps its choice, also in later processes:
-    /// see [`ProductFile::of`].
+    /// Off is the default: a measurement may change the choice, and another choice may round
+    /// differently. A measured product keeps its choice, also in later processes: see
+    /// [`ProductFile::of`].
     ///
     /// This applies to all handles of the device, and to products without a plan so far.
     /// [`Auto::measure`] has the details; [`Product::measured`](crate::Product::measured) sets it
@@ -199,12 +200,12 @@ impl Device {
         Store::of(self).candidates.store(candidates, Ordering::Relaxed);
     }
 
-    /// The number of candidates that each new product times: see [`Device::measure`].
+    /// The candidates that each new product times. See [`Device::measure`].
     pub fn measured_candidates(&self) -> usize {
         Store::of(self).candidates.load(Ordering::Relaxed)
     }
 
-    /// Keeps measured products in this file, or in none, instead of in [`ProductFile::of`].
+    /// Sets the file of measured products, or none. It replaces [`ProductFile::of`].
     ///
     /// This holds for products without a plan so far. Measurements from before are forgotten.
     pub fn keep_measurements_in(&self, file: Option<ProductFile>) {

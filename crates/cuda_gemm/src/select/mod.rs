@@ -1,4 +1,4 @@
-//! Which kernel, and with how many splits: for each product and device, from measurements.
+//! Chooses each product's kernel and splits, from measurements.
 //!
 //! ```no_run
 //! use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm};
@@ -17,8 +17,8 @@
 //!
 //! A [`Table`] has a few numbers for each kernel, measured by `rungs tune`. A [`Model`] predicts
 //! times from them, and the shortest time wins. A product that was measured itself has a
-//! [`MeasuredProduct`], which comes first. A GPU without a table gets the costs of the one most like
-//! it, scaled.
+//! [`MeasuredProduct`], which comes first. A GPU without a table gets the costs of the most similar
+//! GPU, scaled.
 
 mod candidates;
 mod changes;
@@ -63,17 +63,17 @@ pub use table::{MeasuredProduct, Table};
 /// The name that stands for the choice.
 pub const NAME: &str = "auto";
 
-/// What `auto` is, in a line.
+/// A description of `auto`, in a line.
 pub const SUMMARY: &str = "the kernel and the splits that are fastest for this product here";
 
-/// What choices are based on, with the name of the device that was measured.
+/// The basis of choices, with the measured device's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// Measurements on a device like this.
     Measured(String),
     /// Measurements on another device, scaled to this one.
     Scaled(String),
-    /// The software device: in f32 the work of an interpreter, otherwise measurements on a GPU.
+    /// The software device. In f32 an interpreter's work decides, otherwise measurements on a GPU.
     Software(String),
 }
 
@@ -93,7 +93,7 @@ impl fmt::Display for Basis {
     }
 }
 
-/// Chooses kernels for products on a device, and prepares them.
+/// Chooses and prepares kernels for products on a device.
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice, Gemm, Table};
@@ -118,12 +118,13 @@ pub struct Auto {
     model: Model,
     /// Whether measured products come before the model.
     by_measurements: bool,
-    /// The table's products that were measured, what was fastest for them, and nanoseconds.
+    /// The table's measured products: their fastest configurations, and nanoseconds.
     products: HashMap<ProductKey, (Configuration, f64)>,
 }
 
 impl Device {
-    /// What chooses kernels on this device, by the table that is built in for it.
+    /// Makes an [`Auto`] from this device's built-in table. If there is none, the most similar
+    /// device's table is scaled.
     ///
     /// # Errors
     ///
@@ -137,7 +138,7 @@ impl Device {
         Ok(auto)
     }
 
-    /// As [`Device::auto`], by any table: that of another device is scaled.
+    /// Makes an [`Auto`] from any table. The table of another device is scaled.
     ///
     /// # Errors
     ///
@@ -157,12 +158,14 @@ impl Device {
         Ok(Auto { device, basis, model, by_measurements: true, products })
     }
 
-    /// The blocks of a kernel's entry point that are resident on a multiprocessor, as the driver
-    /// says; 0 if the kernel cannot run.
+    /// The resident blocks of an entry point, per multiprocessor.
+    ///
+    /// The count is fixed for persistent kernels and for [`Shared::Stages`]. For other kernels the
+    /// driver counts. It is 0 if the kernel cannot run.
     ///
     /// # Errors
     ///
-    /// Those of [`Device::kernel`].
+    /// The errors of [`Device::kernel`].
     pub fn resident_blocks(
         &self,
         descriptor: &'static KernelDescriptor,
@@ -177,9 +180,9 @@ impl Device {
         if descriptor.is_persistent() {
             return Ok(1);
         }
-        // Opts in to as much shared memory as the kernel needs, which counts here.
+        // Opts in to the kernel's shared memory, which the driver counts.
         let kernel = self.kernel(descriptor)?;
-        // A K that needs as much shared memory as any.
+        // A K so long that a longer one needs no more shared memory.
         let compute = Compute::of_kernel(descriptor);
         let long = Gemm::new(1, 1, 16 * descriptor.tile().bk as usize).computed_in(compute);
         let shared = kernel.prepare(long)?.launch_plan().shared_bytes();
@@ -191,11 +194,11 @@ impl Device {
         self.entry_point(name)?.resident_blocks(block, shared)
     }
 
-    /// Clusters of `size` blocks of a kernel that run at once, as the driver says.
+    /// Clusters of `size` blocks that run at once. The driver counts them.
     ///
     /// # Errors
     ///
-    /// Those of [`Device::kernel`].
+    /// The errors of [`Device::kernel`].
     pub fn active_clusters(
         &self,
         descriptor: &'static KernelDescriptor,
@@ -211,13 +214,14 @@ impl Device {
 }
 
 impl Auto {
-    /// The same choices without measured products, neither a file's nor a table's.
+    /// Chooses by the model alone, without measured products. Neither a file's nor the table's
+    /// count.
     #[must_use]
     pub fn by_model_alone(self) -> Self {
         Self { by_measurements: false, products: HashMap::new(), ..self }
     }
 
-    /// What choices are based on.
+    /// The basis of choices.
     pub fn basis(&self) -> &Basis {
         &self.basis
     }
@@ -227,7 +231,7 @@ impl Auto {
         &self.model
     }
 
-    /// What choices for products in a precision are based on, in words.
+    /// The basis of choices in a precision, in words.
     pub fn basis_for(&self, compute: Compute) -> String {
         let measured = self.products.keys().filter(|key| key.compute() == compute).count();
         match (&self.basis, measured) {
@@ -242,16 +246,17 @@ impl Auto {
         }
     }
 
-    /// The kernel for a product, and how it divides the product.
+    /// The kernel and the configuration for a product.
     ///
-    /// It predicts some hundred times, which takes up to half a millisecond.
+    /// It makes some hundred predictions, in up to half a millisecond.
     ///
-    /// A product in TF32, or tf32x3, gets a kernel for f32 where that should be faster: as a rule
-    /// where memory is what takes the time, as with one row. FMAs are at least as accurate.
+    /// A product in TF32 gets a kernel for f32 if its FMAs are predicted within 2 % of the fastest.
+    /// A product in tf32x3 gets one if its FMAs are the fastest. This happens mostly if memory
+    /// bounds the time, as with one row. FMAs are at least as accurate.
     ///
     /// # Errors
     ///
-    /// Those of [`Gemm::validate`].
+    /// The errors of [`Gemm::validate`].
     pub fn choose(&self, gemm: &Gemm) -> Result<Configuration, Error> {
         gemm.validate()?;
         if let Some(measured) = self.measured_choice(gemm) {
@@ -263,7 +268,7 @@ impl Auto {
         if let Some(fastest) = self.model.fastest(gemm) {
             return Ok(fastest.configuration);
         }
-        // Any kernel computes nothing.
+        // Nothing is predicted: C has no elements, or no kernel suits the product.
         let kernels = self.model.kernels().iter().map(|costs| costs.kernel);
         let kernels = kernels.filter(|kernel| gemm.compute.is_of(kernel));
         let mut lacks = None;
@@ -283,10 +288,10 @@ impl Auto {
         matches!(self.basis, Basis::Software(_)) && gemm.compute == Compute::F32
     }
 
-    /// The configuration that was measured to be fastest for this product on this device.
+    /// The fastest measured configuration for this product and device.
     ///
-    /// What the device [measured or read](ProductFile::of) comes first, then the table's products.
-    /// The matrices are dense, or vectors of 16 bytes reach the same parts of their rows.
+    /// Products that the device [measured or read](ProductFile::of) come before the table's. The
+    /// product's matrices are dense, or 16-byte vectors reach the same parts of their rows.
     pub fn measured_choice(&self, gemm: &Gemm) -> Option<MeasuredChoice> {
         let key = ProductKey::of(gemm)?;
         let suits = |found: &MeasuredChoice| gemm.suits(found.configuration.kernel);
@@ -298,36 +303,36 @@ impl Auto {
         })
     }
 
-    /// Chooses a kernel for a product and checks it, once for any number of calls. The memory that
-    /// it needs is allocated here. [`Auto::plan`] has settings.
+    /// Chooses, checks and prepares a kernel for a product. One plan serves any number of calls.
+    /// Its memory is allocated here. [`Auto::plan`] has settings.
     ///
     /// # Errors
     ///
-    /// Those of [`Auto::plan`] and [`PlanBuilder::prepare`].
+    /// The errors of [`Auto::plan`] and [`PlanBuilder::prepare`].
     pub fn prepare(&self, gemm: Gemm) -> Result<Plan<'static>, Error> {
         self.plan(gemm)?.prepare()
     }
 
-    /// Chooses a kernel for a product; how it is prepared may then be altered.
+    /// Chooses a kernel; its preparation may then be altered.
     ///
     /// After [`Device::measure`], a new product is measured first.
     ///
     /// # Errors
     ///
-    /// Those of [`Auto::choose`], [`Device::kernel`] and [`Auto::measure`], and
+    /// The errors of [`Auto::choose`], [`Device::kernel`] and [`Auto::measure`], and
     /// [`Error::Disagreement`].
     pub fn plan(&self, gemm: Gemm) -> Result<PlanBuilder, Error> {
         self.plan_on(gemm, &self.device.stream(), self.device.measured_candidates())
     }
 
-    /// How to prepare a product by a kernel, and a way to launch it, of the caller's choice: one of
-    /// [`Auto::candidates`], say. With a kernel for f32 a product in TF32, or tf32x3, is one in f32.
+    /// Plans a product with the caller's configuration. It may be one of [`Auto::candidates`]. A
+    /// product in TF32 or tf32x3 is computed in f32 if the kernel is for f32.
     ///
     /// # Errors
     ///
-    /// [`Error::Compute`] for a kernel that does not compute such products, or cannot be launched
-    /// so; those of [`Device::kernel`]. An epilogue that the kernel does not have is an error when
-    /// the product is prepared.
+    /// [`Error::Compute`] if the kernel does not compute such products, or cannot be launched so.
+    /// Also the errors of [`Device::kernel`]. An epilogue that the kernel lacks is an error of
+    /// [`PlanBuilder::prepare`].
     pub fn plan_by(&self, gemm: Gemm, configuration: &Configuration) -> Result<PlanBuilder, Error> {
         let kernel = configuration.kernel;
         let gemm = match is_fma_for_tf32(&gemm, kernel) {
@@ -339,10 +344,13 @@ impl Auto {
         Ok(self.device.kernel(kernel)?.plan(gemm).divided(configuration))
     }
 
-    /// Loads the entry points that calls of these products may take, so that none of them waits for
-    /// the driver's compiler. It takes as long as that needs, up to half a second for each, and next
-    /// to nothing for one that is loaded. Without it the first plan with a kernel loads it. Returns
-    /// the kernels' names; [`Device::loaded`] has those of all entry points.
+    /// Loads the entry points for calls of these products. Then no call waits for the driver's
+    /// compiler.
+    ///
+    /// Loading takes up to half a second per entry point, and next to nothing if it is loaded
+    /// already. Without a warm-up, the first plan with a kernel loads it.
+    ///
+    /// Returns the kernels' names. [`Device::loaded`] has the names of all entry points.
     ///
     /// ```
     /// use cuda_gemm::{Compute, Device, DeviceChoice, Gemm};
@@ -360,7 +368,7 @@ impl Auto {
     ///
     /// # Errors
     ///
-    /// Those of [`Auto::plan`] and [`PlanBuilder::prepare`] that are not about memory.
+    /// The errors of [`Auto::plan`] and [`PlanBuilder::prepare`] that are not about memory.
     pub fn warm_up(&self, products: &[Gemm]) -> Result<Vec<&'static str>, Error> {
         let mut names = Vec::new();
         for gemm in products {

@@ -1,9 +1,10 @@
-//! The cost model: from a [`Table`] to the time of a product.
+//! The cost model: predicts times from a [`Table`].
 //!
 //! One model serves all kernels and precisions. A reader can check a prediction by hand:
 //!
 //! ```text
-//! step(q)  = overlap(step_ns, q * shared_step_ns) * (1 + out_of_bounds * edges) [* (1 + misaligned_operand)]
+//! step(q)  = overlap(step_ns, q * shared_step_ns) * (1 + out_of_bounds * edges)
+//!            [* (1 + misaligned_operand)]
 //! block(q) = block_ns + q * store_ns [* (1 + misaligned_c)] * (1 + epilogue)
 //! chain    = steps * (full_waves * step(r) + step(q))
 //! ends     = full_waves * block(r) + block(q) * (1 + next_tile * (tiles_per_block - 1))
@@ -11,8 +12,8 @@
 //! time     = launch_ns + overlap(blocks, (inputs + outputs) / copy_gbytes) + reduction + staging
 //! ```
 //!
-//! - **Waves.** Of all blocks, `r` are resident on a multiprocessor, and `q` of the last wave. Waves
-//!   are whole: a block more than fits costs a wave more.
+//! - **Waves.** A multiprocessor holds `r` resident blocks, and `q` blocks of the last wave. Waves
+//!   are whole: one block too many costs another wave.
 //! - **Steps.** A block that is alone waits for the latency of its loads, `step_ns`. Several share
 //!   the multiprocessor's throughput, `shared_step_ns` each.
 //! - **Tiles.** A persistent block computes one tile after the other, and stores while it loads.
@@ -21,8 +22,10 @@
 //! - **Memory.** A and B are read once if the L2 cache holds them. Otherwise, tiles that run at the
 //!   same time share what they read; clusters of stream-K share nothing.
 //! - **Reduction.** Blocks that share a tile meet, and one of them adds the partial sums:
-//!   `reduction_ns + parts * partial_ns`.
-//! - **Staging.** Copies of A and B take `staging_ns` and their bytes twice.
+//!   `reduction_ns + parts * partial_ns`. Split-K pays this in each wave.
+//! - **Staging.** Copies of A and B cost `staging_ns`, and read and write their bytes.
+//! - **Batches.** A kernel without batches is launched for each product. `time` without staging
+//!   counts once per launch.
 //!
 //! `overlap(a, b)` is the 4-norm: a little more than the longer of two times, since each waits for
 //! the other at times.
@@ -36,19 +39,20 @@ use super::table::{Costs, DeviceCosts, EntryCosts, Table};
 use crate::plan::{Configuration, KernelForm, is_fma_for_tf32};
 use crate::problem::{Compute, Epilogue, Gemm};
 
-/// Elements of C up to which a kernel with compensated sums is chosen, and from which K on.
+/// Limits of compensated sums: elements of C, and K. A C of up to `FEW` elements gets them from a K
+/// of `LONG_ENOUGH` on.
 ///
-/// The error of such a product is a matter of luck unless sums are compensated.
+/// Without compensation, the error of such a product is a matter of luck.
 const FEW: usize = 128;
 const LONG_ENOUGH: usize = 3;
 
-/// The most that compensated sums may cost, relative to the fastest choice.
+/// The highest cost of compensated sums. It is relative to the fastest choice.
 const COMPENSATION: f64 = 1.35;
 
-/// The most that FMAs may take relative to TF32, and still be chosen: they are more accurate.
+/// The highest time of FMAs, relative to TF32. They are more accurate.
 const FMA_FOR_TF32: f64 = 1.02;
 
-/// A device's table, ready to be asked.
+/// Predicts times from a device's table.
 ///
 /// ```
 /// use cuda_gemm::{Gemm, Table, select::Model};
@@ -70,7 +74,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Takes a table as it is, for the device it was measured on.
+    /// Makes the model of a table's own device.
     pub fn new(table: &Table) -> Self {
         Self {
             multiprocessors: table.device().multiprocessors,
@@ -85,7 +89,6 @@ impl Model {
         &self.kernels
     }
 
-    /// The multiprocessors of the device.
     pub(super) fn multiprocessors(&self) -> u32 {
         self.multiprocessors
     }
@@ -95,11 +98,13 @@ impl Model {
         self.ranking(gemm).into_iter().next()
     }
 
-    /// All choices for a product, the best first; none for a C without elements, or for what
-    /// [`Gemm::validate`] refuses.
+    /// All choices for a product, the best first. There are none if C has no elements, or if
+    /// [`Gemm::validate`] refuses the product.
     ///
-    /// The best is the fastest, with two exceptions: compensated sums for a C of few elements, and
-    /// FMAs for TF32, if they take hardly longer.
+    /// The best is the fastest, with two exceptions:
+    ///
+    /// - Compensated sums come first for a C of few elements, if they cost at most 35 % more.
+    /// - FMAs come before TF32 if they cost at most 2 % more.
     pub fn ranking(&self, gemm: &Gemm) -> Vec<Prediction> {
         let elements = gemm.m.saturating_mul(gemm.n).saturating_mul(gemm.batch);
         if gemm.validate().is_err() || elements == 0 {
@@ -125,7 +130,7 @@ impl Model {
         all
     }
 
-    /// All choices with a kernel that suits the product, in no order.
+    /// All choices with one kernel, in no order. The kernel must suit the product.
     ///
     /// ```
     /// use cuda_gemm::{Compute, Gemm, Table, select::Model};
@@ -148,8 +153,8 @@ impl Model {
         candidates.all(&form, time)
     }
 
-    /// The time of a choice; `None` if the table does not have its kernel, and where there is no
-    /// [`fastest`](Model::fastest).
+    /// The predicted time of a configuration. `None` if the table lacks its kernel, if C has no
+    /// elements, or if [`Gemm::validate`] refuses the product.
     pub fn time(&self, gemm: &Gemm, configuration: &Configuration) -> Option<Prediction> {
         gemm.validate().ok()?;
         let name = configuration.kernel.name();
@@ -172,9 +177,9 @@ impl Model {
     }
 }
 
-/// What the time of a product depends on beside the costs of an entry point.
+/// A prediction's inputs, except the entry point's costs.
 ///
-/// It stays the same while costs are fitted.
+/// They do not change while costs are fitted.
 ///
 /// ```
 /// use cuda_gemm::select::{Model, model::Features};
@@ -197,7 +202,7 @@ pub struct Features {
     grid: Grid,
     bytes: Bytes,
     resident: f64,
-    /// How far edge tiles are out of bounds, as far as they occupy multiprocessors.
+    /// The out-of-bounds part of tiles, weighted by busy multiprocessors.
     edges: f64,
     alignment: Alignment,
     epilogue: Epilogue,
@@ -205,7 +210,8 @@ pub struct Features {
 }
 
 impl Features {
-    /// The features of a product and a configuration, whose kernel has these costs.
+    /// Computes the features of a product and its configuration. `costs` are the costs of the
+    /// configuration's kernel.
     pub fn new(model: &Model, costs: &Costs, gemm: &Gemm, configuration: &Configuration) -> Self {
         Self::in_form(model, costs, gemm, &KernelForm::new(gemm, costs.kernel), configuration)
     }
@@ -228,7 +234,7 @@ impl Features {
         let at_once = (multiprocessors * u64::from(resident)) as f64 / grid.splits;
         let bytes = Bytes::new(form, configuration, &grid, at_once, model.l2_bytes);
         let Edges { outside, share } = Edges::new(form, configuration);
-        // Of several rounds, edge tiles have the last, and their share of the others.
+        // Edge tiles fill the last round, and have their share of the others.
         let rounds = grid.rounds();
         let busy = (grid.tiles * share * grid.splits / multiprocessors as f64).min(1.0);
         let edges = outside * busy * (1.0 + (rounds - 1.0) * share) / rounds;
@@ -255,7 +261,7 @@ impl Features {
         self.bytes.staged > 0.0
     }
 
-    /// The features on a device where launches and memory take something else.
+    /// The features with other costs of the device.
     #[must_use]
     pub fn with_device(self, costs: DeviceCosts) -> Self {
         Self { costs, ..self }
@@ -296,7 +302,7 @@ impl Features {
         }
     }
 
-    /// The growth of a tile's store for the epilogue.
+    /// How epilogue and old C lengthen a tile's store.
     fn epilogue_growth(&self, device: &DeviceCosts) -> f64 {
         let Epilogue { scale, bias, activation, residual } = self.epilogue;
         [

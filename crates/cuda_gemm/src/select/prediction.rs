@@ -2,7 +2,8 @@
 
 use crate::plan::Configuration;
 
-/// What a kernel should take for a product: see [`Auto::predictions`](super::Auto::predictions).
+/// The predicted time of a product with a kernel. See
+/// [`Auto::predictions`](super::Auto::predictions).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
     /// The kernel, and how it is launched.

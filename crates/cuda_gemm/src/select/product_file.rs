@@ -1,10 +1,10 @@
 //! Files of measured products: JSON, one file per GPU.
 //!
-//! A record holds where the driver, the multiprocessors and the PTX of its kernel are those that it
-//! was measured with. Other records stay in the file until their product is measured again.
+//! A record holds for the driver, the multiprocessors and the kernel's PTX of its measurement.
+//! Other records stay in the file until their product is measured again.
 //!
-//! A file is replaced as a whole, so that readers see the old one or the new one. A lock file beside
-//! it lets one process write at a time, after it has read the others' records.
+//! A file is replaced as a whole, so that readers see the old one or the new one. A lock file
+//! beside it admits one writer at a time, which first reads the others' records.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -24,7 +24,7 @@ use crate::device::{Device, Environment};
 use crate::error::Error;
 use crate::plan::find_kernel;
 
-/// The environment variable of the folder for files of measured products.
+/// The environment variable that names the cache folder.
 pub const CACHE_VARIABLE: &str = "RUNGS_CACHE";
 
 /// A file of measured products of one device.
@@ -61,7 +61,7 @@ struct Contents {
     products: Vec<Value>,
 }
 
-/// A measured product, and the conditions under which it holds.
+/// A measured product and its conditions.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -91,7 +91,7 @@ impl ProductFile {
         Self { path: path.into() }
     }
 
-    /// The file of a device in the user's cache folder, if there is such a folder.
+    /// The device's file in the user's cache folder. `None` if there is no such folder.
     ///
     /// The folder is `$RUNGS_CACHE`, and an empty one means no file. Without this variable the
     /// folder is `rungs` in `$XDG_CACHE_HOME` or `~/.cache`, on Windows in `%LOCALAPPDATA%`. The
@@ -101,7 +101,7 @@ impl ProductFile {
         Some(Self::in_folder(&folder, device))
     }
 
-    /// The file of a device in a folder, under the device's name.
+    /// The device's file in a folder. The device's name makes the file's.
     pub fn in_folder(folder: &Path, device: &Device) -> Self {
         let simulated = if device.is_soft() { "simulated_" } else { "" };
         let name = device.info().name.chars();
@@ -111,12 +111,12 @@ impl ProductFile {
         Self::new(folder.join(format!("{simulated}{name}.json")))
     }
 
-    /// The file's place.
+    /// The file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The products whose measurements hold on this device; none if there is no file.
+    /// The products whose measurements hold on this device. There are none without a file.
     ///
     /// # Errors
     ///
@@ -148,20 +148,21 @@ impl ProductFile {
         Ok(found)
     }
 
-    /// Adds products that were measured on this device, each in place of an older record.
+    /// Adds products that were measured on this device. Each replaces an older record.
     ///
-    /// The folder is made if there is none. Writers in other threads and processes lose nothing.
+    /// The folder is made if there is none. Writers in other threads and processes lose nothing, if
+    /// the file system has locks.
     ///
     /// # Errors
     ///
-    /// - [`Error::ProductFile`] if the file is broken or another GPU's, and stays as it is, or if it
-    ///   cannot be written.
+    /// - [`Error::ProductFile`] if the file cannot be written. Also if it is broken or another
+    ///   GPU's: it then stays as it is.
     /// - [`Error::Driver`].
     pub fn add(&self, device: &Device, products: &[MeasuredProduct]) -> Result<(), Error> {
         let driver_version = driver_version(device)?;
         let entries = products.iter().map(|product| {
             let entry = Entry::new(device, &driver_version, product.clone());
-            // String keys and plain data only, so that serialisation cannot fail.
+            // Serialisation cannot fail: there are only string keys and plain data.
             serde_json::to_value(entry).expect("plain data")
         });
         let written = |error| self.not_written(&error);
@@ -250,13 +251,13 @@ impl ProductFile {
     }
 }
 
-/// The driver's version; where the system does not tell it, that of CUDA in the driver.
+/// The driver's version, or else its CUDA version.
 fn driver_version(device: &Device) -> Result<Option<String>, Error> {
     let Environment { driver_version, cuda_version, .. } = Environment::of(device)?;
     Ok(driver_version.or(cuda_version))
 }
 
-/// The record without its measurement, which all entries of one product share.
+/// The record without its measurement. All entries of one product share it.
 fn identity(entry: &Value) -> Option<Value> {
     let mut product = entry.get("product")?.clone();
     product.as_object_mut()?.remove("best")?;
@@ -270,7 +271,7 @@ fn folder(variable: impl Fn(&str) -> Option<OsString>, is_soft: bool) -> Option<
         None if is_soft => return None,
         None => {}
     }
-    // A relative path would be another one in each folder.
+    // A relative path would depend on the working directory.
     let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let folder = match cfg!(windows) {
         true => absolute("LOCALAPPDATA"),
@@ -344,7 +345,7 @@ mod tests {
         {
             fs::write(file.path(), text.replace(from, to)).unwrap();
             assert_eq!(kernels(&file, &device), both[1..], "{from}");
-            // What does not hold here stays, until the product is measured again.
+            // Records that do not hold here stay until the product is measured again.
             file.add(&device, &[product(7, "tile_32x32")]).unwrap();
             assert!(fs::read_to_string(file.path()).unwrap().contains(to));
             file.add(&device, &[product(9, "tile_32x32")]).unwrap();
@@ -376,7 +377,7 @@ mod tests {
         fs::write(file.path(), "[]").unwrap();
         assert!(file.add(&device, &[product(8, "tile_64x64")]).is_err());
         assert_eq!(fs::read_to_string(file.path()).unwrap(), "[]");
-        // A file in place of the folder.
+        // A file where the folder should be.
         let below = ProductFile::new(file.path().join("products.json"));
         let error = below.add(&device, &[product(8, "tile_64x64")]).unwrap_err().to_string();
         assert!(error.contains("cannot be written"), "{error}");

@@ -1,12 +1,14 @@
-//! Which products are alike, so that what was measured of one holds for the other.
+//! Which products share a measurement.
 
 use gemm_matrix::Element;
 
 use crate::plan::wide_rows;
 use crate::problem::{Compute, Gemm};
 
-/// What products have in common that take as long as each other, whatever alpha and beta are, and leading dimensions where they do not decide what vectors
-/// of 16 bytes reach.
+/// The properties of products that take equally long.
+///
+/// Alpha and beta do not matter, with two exceptions: alpha is not 0, and 16-bit kernels
+/// distinguish a beta of 0. Leading dimensions matter only for the reach of 16-byte vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ProductKey {
     compute: Compute,
@@ -16,7 +18,7 @@ pub(super) struct ProductKey {
     store: Store,
 }
 
-/// How C is stored, which kernels for 16 bits take longer for or not; always the default for others.
+/// How C is stored. Only kernels for 16 bits depend on it. Others always have the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Store {
     /// The type of C.
@@ -28,7 +30,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// That of a product.
+    /// How a product stores C.
     pub(super) fn of(gemm: &Gemm) -> Self {
         match gemm.compute.is_16_bits() {
             false => Self::default(),
@@ -42,7 +44,7 @@ impl Store {
 }
 
 impl ProductKey {
-    /// That of a product, if it is like one of dense matrices.
+    /// The key of a product. `None` if it is not like one of dense matrices.
     pub(super) fn of(gemm: &Gemm) -> Option<Self> {
         let store = Store::of(gemm);
         let gemm = as_launched(gemm);
@@ -60,18 +62,18 @@ impl ProductKey {
         is_alike.then_some(Self { compute, sizes, transposed, batch, store })
     }
 
-    /// What it is computed in.
+    /// The precision of the products.
     pub(super) fn compute(&self) -> Compute {
         self.compute
     }
 
-    /// The same product with C stored in another way.
+    /// Replaces how C is stored.
     pub(super) fn stored(self, store: Store) -> Self {
         Self { store, ..self }
     }
 }
 
-/// A product of dense matrices, those of several one below the other.
+/// A product of dense matrices. A batch's matrices lie one below the other.
 pub(super) fn dense(
     [m, n, k]: [usize; 3],
     [trans_a, trans_b]: [bool; 2],
@@ -82,13 +84,15 @@ pub(super) fn dense(
     if batch == 1 { gemm } else { gemm.stacked(batch) }
 }
 
-/// The product as it is launched: kernels for f32 matrices compute some as others.
+/// The product as it is launched. Kernels for f32 matrices compute some products as others.
 pub(super) fn as_launched(gemm: &Gemm) -> Gemm {
     if gemm.compute.is_16_bits() { *gemm } else { gemm.canonical() }
 }
 
-/// Which rows vectors of 16 bytes reach, if they reach the first: in f32, of A, B and C as a whole, and where rows of A and B begin; in 16 bits, where
-/// those of A, B and C begin.
+/// Which rows 16-byte vectors reach. The first row begins on 16 bytes.
+///
+/// - In f32: whether rows of A and B begin on 16 bytes, and whether vectors cover A, B and C.
+/// - In 16 bits: whether rows of A, B and C begin on 16 bytes.
 fn vectors(gemm: &Gemm) -> [bool; 5] {
     let [a, b, c] = gemm.rows_begin_on_16_bytes();
     match gemm.compute.is_16_bits() {
@@ -135,11 +139,11 @@ mod tests {
             ] {
                 assert_eq!(key(other), None, "{other:?}");
             }
-            // Rows of dense matrices that begin anywhere, and the same in rows that begin on 16 bytes.
+            // Dense rows that begin anywhere, and padded rows that begin on 16 bytes.
             let odd = Gemm::new(64, 40, 33).computed_in(compute).transposed(false, true);
             assert!(key(odd).is_some());
             assert_eq!(key(odd.leading_dimensions(40, 40, 40)), None);
-            // As it is stored, where kernels take longer for it.
+            // Only 16-bit kernels distinguish how C is stored.
             let is_of_16_bits = compute.is_16_bits();
             let epilogue = Epilogue::new().activation(Activation::Relu);
             for other in [gemm.scaled(1.0, 1.0), gemm.then(epilogue)] {
@@ -154,7 +158,7 @@ mod tests {
             assert!(is_of_16_bits || key(shared) == key(rows));
             let column = Gemm::new(5, 1, 8).computed_in(compute);
             assert_eq!(key(column) != key(column.transposed(false, true)), is_of_16_bits);
-            // A row with gaps that lies transposed is none of a dense matrix.
+            // A transposed row with gaps is not a row of a dense matrix.
             let gapped = Gemm::new(1, 40, 32).computed_in(compute).transposed(true, false);
             assert_eq!(key(gapped.leading_dimensions(8, 40, 40)), None);
         }

@@ -6,12 +6,10 @@ use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Tile};
 use crate::plan::Configuration;
 use crate::problem::Gemm;
 
-/// What a thread does in a step beside its FMAs takes an interpreter as long as so many
-/// of them.
+/// A thread's other work per step, in FMAs. Both are measured in an interpreter's time.
 const OTHERS: u32 = 800;
 
-/// The tile that makes an interpreter do the least: FMAs beyond the edges cost it as
-/// much as others.
+/// The tile that makes an interpreter do the least. FMAs out of bounds cost it as much as others.
 pub fn for_software(gemm: &Gemm) -> Configuration {
     let work = |descriptor: &&'static KernelDescriptor| {
         let Tile { bm, bn, bk, .. } = descriptor.tile();
@@ -23,12 +21,12 @@ pub fn for_software(gemm: &Gemm) -> Configuration {
     Configuration::new(descriptor)
 }
 
-/// Tiles without splits are for a K of one step.
+/// Whether a tile suits a one-step K alone. Such a tile has no splits.
 fn is_for_short_k(descriptor: &KernelDescriptor) -> bool {
     descriptor.abi() == KernelAbi::Batched
 }
 
-/// The tiles that are for a K as long as this.
+/// The tiles for a K of this length.
 fn tiles_for_k(gemm: &Gemm) -> impl Iterator<Item = &'static KernelDescriptor> + use<> {
     let depth = gemm.depth();
     let gemm = *gemm;

@@ -1,4 +1,4 @@
-//! A table for a device that nobody has measured, from that of another.
+//! Scales a table to a device that nobody measured.
 
 use kernels_gpu::abi::{Arithmetic, KernelDescriptor, Shared, Target};
 
@@ -7,13 +7,14 @@ use crate::device::{DeviceInfo, RESERVED_SHARED};
 use crate::error::Error;
 use crate::plan::has_hopper;
 
-/// How many blocks of a kernel a multiprocessor has room for, without asking the driver, which
-/// would have to compile the kernel first; 0 if it cannot run at all. Registers are not counted:
-/// all GPUs that kernels are built for have as many, so that a table's blocks fit them.
+/// How many blocks of a kernel fit a multiprocessor. It is 0 if the kernel cannot run.
+///
+/// The driver is not asked, because it would have to compile the kernel first. Registers are not
+/// counted: all GPUs that kernels are built for have equally many, so a table's blocks fit.
 pub fn room(info: &DeviceInfo, descriptor: &KernelDescriptor) -> u32 {
     let shared = match descriptor.shared() {
         Shared::Static(bytes) => bytes.into(),
-        // Of a K that is long enough to take as much as any.
+        // For a K so long that a longer one needs no more.
         Shared::Dynamic(bytes) => bytes(16 * descriptor.tile().bk),
         Shared::Stages { bytes, .. } => bytes[0].into(),
     };
@@ -26,11 +27,14 @@ pub fn room(info: &DeviceInfo, descriptor: &KernelDescriptor) -> u32 {
     (info.threads_per_multiprocessor / descriptor.threads()).min(by_shared as u32)
 }
 
-/// What a table's costs become on another device.
+/// Scales a table's costs to another device.
 ///
-/// Times shrink as multiprocessors are faster, and copies as memory is. FMAs scale with the clock and
-/// the lanes, tensor cores with the clock alone. A driver that does not tell changes nothing. Blocks are resident as far as they have [`room`], and kernels that cannot run
-/// are left out. Measurements of single products do not hold.
+/// Kernels take less time on faster multiprocessors, and copies with faster memory. FMAs scale with
+/// clock and lanes, tensor cores with the clock alone. A value that the driver does not report
+/// scales nothing.
+///
+/// Blocks are resident as far as they have [`room`]. Kernels that cannot run are left out, and so
+/// are measured products.
 ///
 /// # Errors
 ///

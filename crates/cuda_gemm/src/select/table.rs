@@ -1,8 +1,8 @@
-//! What a device was measured to need, as data: a [`Table`] in JSON.
+//! A device's measured costs: a [`Table`] in JSON.
 //!
-//! `rungs tune` makes one. Those under `crates/cuda_gemm/tuned` are built into the program, and found by
-//! the device's name; any other can be read from a file. However a table is made, [`Table::new`]
-//! checks it, and nothing alters it afterwards.
+//! `rungs tune` makes tables. The tables under `crates/cuda_gemm/tuned` are built into the program,
+//! and found by the device's name. Others can be read from files. Every table is checked when it is
+//! made, and nothing alters it afterwards.
 //!
 //! ```
 //! use cuda_gemm::select::table::{Costs, DeviceCosts, EntryCosts, Measured, MeasuredProduct, Timed};
@@ -62,9 +62,9 @@ pub(super) use valid::check_product;
 /// The tables under `crates/cuda_gemm/tuned`: file name and text.
 pub(super) const TUNED: &[(&str, &str)] = include!(env!("TUNED_TABLES"));
 
-/// What kernels were measured to need on a device. Times are in nanoseconds.
+/// The measured costs of kernels on a device. Times are in nanoseconds.
 ///
-/// It stays as it was checked:
+/// A checked table cannot be altered:
 ///
 /// ```compile_fail,E0615
 /// fn alter(table: &mut cuda_gemm::Table) {
@@ -75,7 +75,7 @@ pub(super) const TUNED: &[(&str, &str)] = include!(env!("TUNED_TABLES"));
 pub struct Table(Parts);
 
 impl Table {
-    /// Checks a table; `device` has the digests of all that was measured.
+    /// Makes a table, and checks it. `device` has the digests of all that was measured.
     ///
     /// # Errors
     ///
@@ -98,29 +98,29 @@ impl Table {
         }
     }
 
-    /// The same for another device.
+    /// A copy of the table for another device.
     ///
     /// # Errors
     ///
-    /// As for [`Table::new`].
+    /// The errors of [`Table::new`].
     pub fn with_device(&self, device: Measured) -> Result<Self, Error> {
         self.altered(|parts| parts.device = device)
     }
 
-    /// The same with other costs.
+    /// A copy of the table with other kernels' costs.
     ///
     /// # Errors
     ///
-    /// As for [`Table::new`].
+    /// The errors of [`Table::new`].
     pub fn with_kernels(&self, kernels: Vec<Costs>) -> Result<Self, Error> {
         self.altered(|parts| parts.kernels = kernels)
     }
 
-    /// The same with other measured products.
+    /// A copy of the table with other measured products.
     ///
     /// # Errors
     ///
-    /// As for [`Table::new`].
+    /// The errors of [`Table::new`].
     pub fn with_products(&self, products: Vec<MeasuredProduct>) -> Result<Self, Error> {
         self.altered(|parts| parts.products = products)
     }
@@ -132,8 +132,9 @@ impl Table {
         Self::checked(parts, place)
     }
 
-    /// Whether it was measured on a device like this: the costs of others are scaled, and their products do not count. A device that does not
-    /// tell how many multiprocessors it has is like any of its name.
+    /// Whether the table was measured on such a device. The costs of other devices are scaled, and
+    /// their products do not count. A device that does not report its multiprocessors matches by
+    /// its name alone.
     pub fn is_of(&self, info: &DeviceInfo) -> bool {
         let measured = self.device();
         let multiprocessors = info.peak.map(|peak| peak.multiprocessors);
@@ -146,7 +147,7 @@ impl Table {
         &self.0.device
     }
 
-    /// What launches and memory take, whatever the kernel.
+    /// The costs of launches and memory, whatever the kernel.
     pub fn costs(&self) -> &DeviceCosts {
         &self.0.costs
     }
@@ -174,7 +175,7 @@ impl Table {
         Self::parse(&text, path.display())
     }
 
-    /// Reads a table from a text; `place` says in errors where that is from.
+    /// Reads a table from a text. Errors name `place` as its origin.
     ///
     /// # Errors
     ///
@@ -182,7 +183,7 @@ impl Table {
     pub fn parse(text: &str, place: impl fmt::Display) -> Result<Self, Error> {
         let parts = serde_json::from_str(text).map_err(|error| {
             let (line, column) = (error.line(), error.column());
-            // The place is said in front.
+            // The error has the place in front.
             let reason = error.to_string();
             let at = format!(" at line {line} column {column}");
             let reason = reason.strip_suffix(&at).unwrap_or(&reason).to_owned();
@@ -200,11 +201,11 @@ impl Table {
         TUNED.iter().map(|(file, text)| Self::parse(text, format_args!("tuned/{file}"))).collect()
     }
 
-    /// The built-in table for a device: its own, or that of the device most like it.
+    /// The built-in table of this or the nearest device.
     ///
     /// # Errors
     ///
-    /// As for [`Table::built_in`].
+    /// The errors of [`Table::built_in`].
     pub fn nearest(info: &DeviceInfo) -> Result<Self, Error> {
         let multiprocessors = info.peak.map_or(0, |peak| peak.multiprocessors);
         let distance = |table: &Self| {
@@ -223,7 +224,8 @@ impl Table {
         })
     }
 
-    /// The software device, described as the one that was measured: `auto` chooses on it as there.
+    /// The software device, described as the measured one. `auto` chooses on it as on the measured
+    /// device.
     ///
     /// ```
     /// use cuda_gemm::{Gemm, Table};
@@ -237,7 +239,7 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// Those of [`Device::open`].
+    /// The errors of [`Device::open`].
     pub fn stand_in(&self) -> Result<Device, Error> {
         let measured = self.device();
         let model =
@@ -254,7 +256,7 @@ impl Table {
 
     /// The text of a file that [`Table::read`] reads.
     pub fn to_json(&self) -> String {
-        // String keys and plain data only, so that serialisation cannot fail.
+        // Serialisation cannot fail: there are only string keys and plain data.
         serde_json::to_string_pretty(&self.0).expect("plain data") + "\n"
     }
 }

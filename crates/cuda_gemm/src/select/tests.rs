@@ -1,4 +1,4 @@
-//! Tables, and what is chosen by them. The numbers in them were measured nowhere.
+//! Tables, and choices by them. Their numbers were measured nowhere.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ fn table() -> Table {
     Table::parse(TABLE, "a test").unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A table is for the PTX that it was measured with, or says openly that a kernel has changed.
+/// Tables have the tree's PTX, or accept its changes.
 #[test]
 fn built_in_tables_are_of_the_ptx_in_the_tree() {
     let mut stale = String::new();
@@ -36,7 +36,7 @@ fn built_in_tables_are_of_the_ptx_in_the_tree() {
                 table.device().name
             );
         }
-        // So that to accept changes alters nothing else.
+        // Accepting changes then alters nothing else.
         assert!(
             table.to_json() == *text,
             "crates/cuda_gemm/tuned/{file} is not as `rungs tune` writes it"
@@ -73,7 +73,7 @@ fn a_bad_table_says_which_line_or_entry() {
     ] {
         let (place, reason) = parse(from, to);
         assert!(reason.contains(says), "{to}: {reason}");
-        // An object that lacks something is known to at its end.
+        // A missing field is noticed at the end of its object.
         if line == 0 {
             assert_eq!(place, format!("bad.json:{}", line_of(from)), "{to}");
         }
@@ -104,7 +104,7 @@ fn a_bad_table_says_which_line_or_entry() {
     assert!(error.to_string().contains("no such table.json"), "{error}");
 }
 
-/// Whoever makes a table: what is wrong with it is found.
+/// Every way to make a table checks it.
 #[test]
 fn no_table_is_made_that_is_not_checked() {
     let table = table();
@@ -134,7 +134,7 @@ fn no_table_is_made_that_is_not_checked() {
     {
         refused(kernels(alter), says);
     }
-    // As many blocks as any multiprocessor holds.
+    // The most blocks that any multiprocessor holds.
     assert!(kernels(|costs| costs.aligned.resident = 32).is_ok());
 
     let device = |alter: fn(&mut Measured)| {
@@ -178,7 +178,7 @@ fn no_table_is_made_that_is_not_checked() {
         (|at| at.best.ns = f64::NAN, "`best.ns` is NaN"),
         (|at| at.best = timed("async_copy", 3, false), neither),
         (|at| at.best = timed("async_copy", 1, true), neither),
-        // It has neither costs nor digests.
+        // This kernel has neither costs nor digests.
         (|at| at.best = timed("smem_full", 1, false), "`best`: `smem_full` is not among"),
     ] as [(fn(&mut MeasuredProduct), _); _]
     {
@@ -204,14 +204,14 @@ fn timed(name: &str, splits: u32, staged: bool) -> table::Timed {
     table::Timed::new(Configuration { splits, staged, ..plain }, 9000.0)
 }
 
-/// The software device, as if the table were its own.
+/// The test table, as if of this device.
 fn own(device: &Device) -> Table {
     let table = table();
     let name = device.info().name.clone();
     table.with_device(Measured { name, ..table.device().clone() }).unwrap()
 }
 
-/// What was measured for a product.
+/// The measured configuration of a product, if any.
 fn measured(auto: &Auto, gemm: &Gemm) -> Option<Configuration> {
     auto.measured_choice(gemm).map(|found| found.configuration)
 }
@@ -237,7 +237,7 @@ fn measured_products_come_first_and_only_they() {
     assert_eq!(measured(&auto, &gemm), Some(fastest));
     assert_eq!(choose(gemm), fastest);
     assert_ne!(by_costs(gemm), fastest);
-    // Other factors change nothing, and rows further apart neither, as long as they are aligned.
+    // Other factors change nothing, nor do larger leading dimensions that stay aligned.
     assert_eq!(choose(gemm.scaled(2.0, 1.0).leading_dimensions(516, 512, 520)), fastest);
     for other in [
         Gemm::new(512, 512, 516),
@@ -252,7 +252,7 @@ fn measured_products_come_first_and_only_they() {
     assert!(auto.basis().to_string().starts_with("measured on Software"));
 }
 
-/// In every precision, with all of its division.
+/// Records exist in every precision, with any division.
 #[test]
 fn products_on_tensor_cores_are_measured_too() {
     let device = Device::open(DeviceChoice::SoftSm90).unwrap();
@@ -278,7 +278,8 @@ fn products_on_tensor_cores_are_measured_too() {
         let auto = device.auto_by(&with).unwrap();
         assert_eq!(measured(&auto, &gemm), Some(best));
         assert_eq!(*auto.prepare(gemm).unwrap().configuration(), best);
-        // The same with another alpha; another type, or another size, is another product, and in 16 bits one of another C.
+        // Another alpha changes nothing. Another type or another size is another product. In 16
+        // bits, a product that reads C is another one.
         assert_eq!(measured(&auto, &gemm.scaled(2.0, 0.0)), Some(best));
         let of_16_bits = gemm.compute.is_16_bits();
         assert_eq!(measured(&auto, &gemm.scaled(2.0, 1.0)).is_none(), of_16_bits);
@@ -293,7 +294,7 @@ fn products_on_tensor_cores_are_measured_too() {
         table = with;
     }
     assert_eq!(table.products().len(), 4);
-    // What the caller asks for comes first.
+    // The caller's settings come first.
     let auto = device.auto_by(&table).unwrap();
     let builder = auto.plan(bf16).unwrap();
     assert_eq!(builder.splits(3).prepare().unwrap().configuration().splits, 3);
@@ -344,7 +345,7 @@ fn products_on_tensor_cores_are_measured_too() {
     assert!(error.to_string().contains("is not in the device's `ptx_sha256`"), "{error}");
 }
 
-/// Tables from before copies were a choice have none; what is written is read again.
+/// Tables without `packed` have no copies. Written tables are read back equal.
 #[test]
 fn a_measured_product_may_have_copies() {
     let staged = |text: &str| {
@@ -404,7 +405,7 @@ fn another_device_gets_scaled_costs() {
     assert_eq!((scaled.device().multiprocessors, scaled.products().len()), (7, 0));
 }
 
-/// An A100 has half the lanes for FMAs, and tensor cores with their own rate.
+/// FMAs scale with lanes, and tensor cores do not. An A100 has half the lanes.
 #[test]
 fn tensor_cores_scale_with_the_clock() {
     let table = &Table::built_in().unwrap()[0];
@@ -424,7 +425,7 @@ fn tensor_cores_scale_with_the_clock() {
     approx::assert_relative_eq!(slower("tf32_mma_64x64"), 2.0, max_relative = 1e-3);
 }
 
-/// A driver may not tell clocks: nothing is scaled by what is not known.
+/// Values that the driver does not report scale nothing.
 #[test]
 fn a_device_that_tells_no_clocks_gets_the_costs_as_they_are() {
     let table = table();
@@ -447,7 +448,7 @@ fn room_is_what_the_driver_says() {
                 assert_eq!(asked, 0, "{}", descriptor.name());
                 continue;
             }
-            // The driver counts registers, too: of each of four parts of a multiprocessor.
+            // The driver also counts registers, in each of four parts of a multiprocessor.
             let entry_point = device.entry_point(descriptor.name()).unwrap();
             let registers =
                 entry_point.attribute(sys::CU_FUNC_ATTRIBUTE_NUM_REGS).unwrap().next_multiple_of(8);
@@ -458,7 +459,7 @@ fn room_is_what_the_driver_says() {
     }
 }
 
-/// The software device has no GPCs: only the number of blocks limits clusters.
+/// The software device has no GPCs. Only the number of blocks limits clusters.
 #[test]
 fn active_clusters_are_what_the_driver_says() {
     let device = Device::open(DeviceChoice::SoftSm90).unwrap();
@@ -499,7 +500,7 @@ fn every_precision_has_kernels_on_every_device() {
     }
 }
 
-/// What needs tensor maps is for devices that have them.
+/// Kernels with tensor maps need a Hopper device.
 #[test]
 fn no_tensor_maps_without_hopper() {
     let tensor = LADDER.iter().filter(|descriptor| descriptor.abi().has_tensor_maps());

@@ -1,4 +1,4 @@
-//! The benchmark context: what every measurement needs, and how one is made.
+//! The benchmark context, for all measurements of a tuning.
 
 use cuda_gemm::{Device, Error as GemmError, Gemm};
 use gemm_verify::{Bound, Check, Method};
@@ -11,14 +11,14 @@ use crate::operands::{Operands, Products};
 use crate::roofline::{self, Peaks, Speed};
 use crate::{stats, time};
 
-/// Samples of each that is timed, how long they are, and milliseconds of work before them.
+/// How candidates are sampled: samples, their length, and warm-up.
 pub const POLICY: Policy =
     Policy { samples: 7, sample_ms: 0.8, warmup_ms: 25.0, slowest: f64::INFINITY };
 
-/// Of the random matrices.
+/// The seed of the random matrices.
 const SEED: u64 = 42;
 
-/// Up to so many operations a whole product in f64 is made to compare with.
+/// The most operations with a whole reference in f64. Of larger products, samples are compared.
 const FULL_FLOPS: f64 = 4e9;
 
 /// A device, and what keeps it busy between measurements.
@@ -31,7 +31,7 @@ pub struct BenchmarkContext {
 /// A product that is timed.
 pub struct TimedJob {
     pub job: Job,
-    /// Which of the rotating buffers it takes.
+    /// The index of its rotating buffers.
     pub on: usize,
 }
 
@@ -69,7 +69,7 @@ impl BenchmarkContext {
 
     /// GB/s of a copy.
     pub fn copy_gbytes(&self) -> Result<f64, Error> {
-        // What the software device does says nothing, however it is measured.
+        // The software device's rate says nothing.
         self.speed.map_or(Ok(1.0), |speed| Ok(self.peaks.measure(speed)?.copy))
     }
 
@@ -78,8 +78,8 @@ impl BenchmarkContext {
         self.speed.map(|speed| Ok(self.peaks.measure(speed)?.ffma)).transpose()
     }
 
-    /// Random matrices on the host, and on the device with a cold L2 cache; why not if they do not
-    /// fit the memory.
+    /// Random matrices, on the host and the device. The L2 cache is cold. The inner error says why
+    /// they do not fit the memory.
     pub fn matrices(
         &self,
         gemm: Gemm,
@@ -98,7 +98,8 @@ impl BenchmarkContext {
         }
     }
 
-    /// Copies matrices to the device, in so many sets that the L2 cache is cold if it should be.
+    /// Copies matrices to the device. There are enough sets for a cold L2 cache, if it should be
+    /// cold.
     ///
     /// # Errors
     ///
@@ -106,21 +107,21 @@ impl BenchmarkContext {
     pub fn buffers(&self, operands: &Operands, l2: L2) -> Result<RotatingBuffers, Error> {
         let info = self.device.info();
         let (needed, available) = (operands.gemm().bytes(), self.device.free_memory()?);
-        // Partial sums and copies need some, too.
+        // Partial sums and copies also need memory.
         if needed > u128::from(available / 2) {
             return Err(
                 GemmError::DeviceMemory { device: info.name.clone(), needed, available }.into()
             );
         }
         let bytes = needed as u64;
-        // There is none on the software device.
+        // The software device has no L2 cache.
         let l2 = if self.device.is_soft() { L2::Warm } else { l2 };
         let count = buffers::count(l2, bytes, info.l2_bytes);
         let count = count.min((available / 2 / bytes.max(1)).max(1) as usize);
         RotatingBuffers::new(&self.device, operands, count)
     }
 
-    /// Milliseconds of each, a sample for each round; all are timed in turn.
+    /// Times all jobs in turn. Returns each job's milliseconds, one sample per round.
     pub fn time(
         &self,
         policy: Policy,
@@ -133,7 +134,8 @@ impl BenchmarkContext {
         })
     }
 
-    /// Milliseconds of each of `count` candidates, a sample for each round.
+    /// Times `count` candidates in turn. Returns each candidate's milliseconds, one sample per
+    /// round.
     ///
     /// `launch` enqueues one launch of a candidate, by its index.
     pub fn time_by(
@@ -151,7 +153,7 @@ impl BenchmarkContext {
         Ok(batches.into_iter().map(|batches| batches.ms).collect())
     }
 
-    /// As [`BenchmarkContext::time`], but the medians, in nanoseconds.
+    /// The jobs' median times, in nanoseconds. See [`BenchmarkContext::time`].
     pub fn nanoseconds(
         &self,
         jobs: &[TimedJob],
@@ -162,8 +164,7 @@ impl BenchmarkContext {
     }
 }
 
-/// How far off a job is that computes what it should, twice the same bits; why not if it does
-/// not.
+/// Checks a job's result, and that it repeats bitwise. The inner error says how it is wrong.
 pub fn check(
     job: &Job,
     buffers: &mut RotatingBuffers,
@@ -215,7 +216,7 @@ mod tests {
         assert!(check(&job, &mut buffers, &reference).unwrap().is_ok());
     }
 
-    /// One for f32 does not round A and B, and is compared with what it computes.
+    /// Kernels for f32 do not round A and B. They are checked as products in f32.
     #[test]
     fn kernels_for_f32_may_compute_in_tf32() {
         let device = Device::open(DeviceChoice::SoftSm90).unwrap();

@@ -1,14 +1,14 @@
-//! Least squares: numbers that make predictions agree with measured times.
+//! Least squares: fits predictions to measured times.
 //!
 //! Residuals are differences of logarithms, so that a percent counts the same for short and long
 //! times. A large residual counts less than its square (soft L1): some times are no fault of a
 //! number. The method is Levenberg-Marquardt on the logarithms of the numbers, with the Jacobian
 //! from differences. A weak prior keeps a number that nothing depends on.
 
-/// The residual beyond which the loss grows like the residual, not its square.
+/// The residual beyond which the loss becomes linear.
 const SOFT: f64 = 0.1;
 
-/// The weight of the prior, for a number that is off by a factor of e.
+/// The prior's weight, for a factor of e.
 const PRIOR: f64 = 0.05;
 
 /// Steps of the method. More change nothing that can be measured.
@@ -19,7 +19,7 @@ const DIFFERENCE: f64 = 1e-4;
 
 /// Fits positive numbers, from their initial values.
 ///
-/// `residuals` returns the weighted residuals for some numbers, as many each time.
+/// `residuals` returns the weighted residuals of some numbers. Their count never varies.
 pub fn fit(initial: &[f64], residuals: impl Fn(&[f64]) -> Vec<f64>) -> Vec<f64> {
     let prior: Vec<f64> = initial.iter().map(|value| value.ln()).collect();
     let at = |logs: &[f64]| residuals(&logs.iter().map(|log| log.exp()).collect::<Vec<_>>());
@@ -84,8 +84,8 @@ pub fn fit(initial: &[f64], residuals: impl Fn(&[f64]) -> Vec<f64>) -> Vec<f64> 
     logs.into_iter().map(f64::exp).collect()
 }
 
-/// Solves a system whose matrix is symmetric and positive definite, by Cholesky's method; `None`
-/// if it is not.
+/// Solves a linear system by Cholesky's method. The matrix is symmetric. `None` if it is not
+/// positive definite.
 fn solved(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Option<Vec<f64>> {
     let size = right.len();
     for i in 0..size {
@@ -113,7 +113,7 @@ fn solved(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Option<Vec<f64>> {
 mod tests {
     use super::*;
 
-    /// Times `a + b x`, one of which is far off.
+    /// Times `a + b x`, with one outlier.
     #[test]
     fn numbers_are_found_despite_an_outlier() {
         let truth = [300.0, 7.0];

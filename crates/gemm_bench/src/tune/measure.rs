@@ -1,4 +1,4 @@
-//! The full tuning: what all kernels of a device cost, from samples.
+//! The full tuning: fits all kernels' costs to samples.
 
 use cuda_gemm::kernels::abi::{KernelAbi, KernelDescriptor, Reads};
 use cuda_gemm::kernels::{self, LADDER};
@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::job::Job;
 use crate::shape::Draw;
 
-/// Rungs with one launch per product that may be faster than the families' tiles.
+/// Rungs that may beat the tiles of the families. They have one launch per product.
 const RUNGS: [&str; 2] = ["warptile", "async_copy"];
 
 /// The kernels of a trial.
@@ -26,14 +26,14 @@ const TRIAL: [&str; 3] = ["async_copy", "tile_32x32", "tile_4x128"];
 /// More blocks per multiprocessor are not told apart.
 const MAX_RESIDENT: u32 = 16;
 
-/// Configurations that must be right before a kernel is timed: splits, and whether A and B are
-/// copied first.
+/// Configurations that are checked before a kernel is timed. They are splits, and whether A and B
+/// are copied first.
 const CHECKED: [(u32, bool); 3] = [(1, false), (3, false), (1, true)];
 
 /// The seed of the samples.
 const SEED: u64 = 1;
 
-/// The initial values of the fit, for a kernel of which nothing is known.
+/// The fit's initial values for an unknown kernel.
 const INITIAL: EntryCosts = EntryCosts {
     resident: 1,
     step_ns: 300.0,
@@ -48,10 +48,10 @@ const INITIAL: EntryCosts = EntryCosts {
     misaligned_operand: 0.2,
 };
 
-/// The growth that an epilogue has before it is fitted.
+/// The initial growth by an epilogue, before the fit.
 const EPILOGUE: f64 = 0.5;
 
-/// The launches of which staging consists, before it is fitted.
+/// The initial cost of staging, in launches.
 const STAGING_LAUNCHES: f64 = 1.6;
 
 /// How much [`Tuner::run`] measures.
@@ -59,7 +59,7 @@ const STAGING_LAUNCHES: f64 = 1.6;
 pub enum Effort {
     /// All kernels, with samples that take some minutes.
     Full,
-    /// A few kernels and tiny samples, to see that it works.
+    /// A few kernels and tiny samples, as a test.
     Trial,
 }
 
@@ -95,33 +95,34 @@ impl Size {
     }
 }
 
-/// How well the costs of a kernel fit.
+/// The fit of a kernel's costs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fit {
-    /// The times that the costs were fitted to.
+    /// The number of samples.
     pub samples: usize,
-    /// The median factor by which predictions of these are off.
+    /// The median factor between predictions and samples.
     pub error: f64,
 }
 
-/// What came of a full tuning, from [`Tuner::run`].
+/// The result of a full tuning, from [`Tuner::run`].
 pub struct Calibration {
     /// The table, without products that were measured themselves.
     pub table: Table,
     /// The times that the costs were fitted to.
     pub samples: Vec<Sample>,
-    /// How well the costs of each of the table's kernels fit.
+    /// The fits of the table's kernels.
     pub fits: Vec<Fit>,
-    /// The median factor by which predictions of all are off.
+    /// The median factor between all predictions and samples.
     pub error: f64,
     /// How many kernels were wrong.
     pub wrong: usize,
-    /// GFLOP/s of FMAs before and after, which say how clocks drift; `None` on the software device.
+    /// GFLOP/s of FMAs, before and after. They show how clocks drift. `None` on the software
+    /// device.
     pub ffma_gflops: Option<[f64; 2]>,
 }
 
 impl Tuner {
-    /// Measures what all kernels cost, for a new table. An error of `report` ends it.
+    /// Measures the costs of all kernels for a table. An error of `report` ends it.
     ///
     /// Each kernel is checked first. Its costs follow from [samples](Calibration::samples) by least
     /// squares.
@@ -203,14 +204,14 @@ impl Tuner {
     }
 }
 
-/// The table with the costs of its kernels, of staging and of epilogues fitted to samples.
+/// Fits a table's costs to samples. They are the costs of kernels, of staging and of epilogues.
 ///
-/// What launches and copies take stays, and so do the costs of an entry point without samples. So a
-/// model can be changed, and its costs fitted anew, on a machine without a GPU.
+/// The costs of launches and copies stay, and those of entry points without samples. So a model can
+/// be changed, and its costs fitted anew, on a machine without a GPU.
 ///
 /// # Errors
 ///
-/// Those of [`Table::new`].
+/// The errors of [`Table::new`].
 pub fn refit(table: &Table, samples: &[Sample]) -> Result<Table, Error> {
     let unknown = |costs: &Costs| {
         let entry = |entry: EntryCosts| {
@@ -223,7 +224,7 @@ pub fn refit(table: &Table, samples: &[Sample]) -> Result<Table, Error> {
     let with = |costs: DeviceCosts, kernels: Vec<Costs>| {
         Table::new(table.device().clone(), costs, kernels, table.products().to_vec())
     };
-    // Staging and epilogues are fitted with the kernels' costs, and these with them.
+    // Kernels are fitted with the costs of staging and epilogues, and the other way round.
     let mut costs = DeviceCosts {
         staging_ns: STAGING_LAUNCHES * table.costs().launch_ns,
         vector: EPILOGUE,
@@ -239,7 +240,7 @@ pub fn refit(table: &Table, samples: &[Sample]) -> Result<Table, Error> {
     Ok(with(costs, kernels)?)
 }
 
-/// The kernels that are measured: all that `auto` may choose.
+/// The kernels to measure: all that `auto` may choose.
 fn kernels(effort: Effort, device: &Device) -> Result<Vec<&'static KernelDescriptor>, Error> {
     let named = |names: &[&str]| -> Result<Vec<_>, Error> {
         names.iter().map(|name| Ok(find_kernel(name)?)).collect()
@@ -262,7 +263,7 @@ fn kernels(effort: Effort, device: &Device) -> Result<Vec<&'static KernelDescrip
     Ok(all)
 }
 
-/// What launches and memory take.
+/// Measures the costs of launches and memory.
 fn device_costs(context: &BenchmarkContext) -> Result<DeviceCosts, Error> {
     let device = &context.device;
     let naive = device.kernel(find_kernel("naive")?)?;
@@ -281,7 +282,7 @@ fn device_costs(context: &BenchmarkContext) -> Result<DeviceCosts, Error> {
     })
 }
 
-/// Clusters of 1 to 8 blocks that run at once, with one block per multiprocessor.
+/// Resident clusters of 1 to 8 blocks. A multiprocessor holds one of their blocks.
 fn clusters(context: &BenchmarkContext) -> Result<[u32; 8], Error> {
     let multiprocessors = context.multiprocessors();
     let even = [1, 2, 3, 4, 5, 6, 7, 8].map(|size| (multiprocessors / size).max(1));
@@ -300,7 +301,7 @@ fn clusters(context: &BenchmarkContext) -> Result<[u32; 8], Error> {
     Ok(clusters)
 }
 
-/// The costs of a kernel before they are fitted; `None` if it cannot run.
+/// A kernel's costs before they are fitted. `None` if it cannot run.
 fn initial_costs(
     device: &Device,
     kernel: &'static KernelDescriptor,
@@ -319,7 +320,7 @@ fn initial_costs(
     Ok(Some(Costs { kernel, aligned, unaligned }))
 }
 
-/// The costs without those of what the kernel never does.
+/// Resets the costs that the kernel never has.
 fn without_unused(kernel: &KernelDescriptor, costs: EntryCosts) -> EntryCosts {
     let is_persistent = kernel.is_persistent();
     let reduces = kernel.abi().splits_k() || kernel.abi() == KernelAbi::StreamK;
@@ -337,7 +338,8 @@ fn without_unused(kernel: &KernelDescriptor, costs: EntryCosts) -> EntryCosts {
     }
 }
 
-/// Why a kernel is wrong, if it is: whole tiles and edges, both entry points, with splits.
+/// Checks a kernel, and says how it is wrong. It computes whole tiles and edges, with both entry
+/// points and with splits.
 fn mistake(context: &BenchmarkContext, kernel: &Kernel) -> Result<Option<String>, Error> {
     let descriptor = kernel.descriptor();
     let tile = descriptor.tile();
@@ -365,10 +367,10 @@ fn mistake(context: &BenchmarkContext, kernel: &Kernel) -> Result<Option<String>
     Ok(None)
 }
 
-/// A cost of an entry point, to be read and set.
+/// Accesses a cost of an entry point.
 type Field = fn(&mut EntryCosts) -> &mut f64;
 
-/// The costs that are fitted, unless they are 0 or, for `next_tile`, 1.
+/// The costs that are fitted. A cost of 0 stays, and so does a `next_tile` of 1.
 const FIELDS: [Field; 10] = [
     |costs| &mut costs.step_ns,
     |costs| &mut costs.shared_step_ns,
@@ -382,7 +384,7 @@ const FIELDS: [Field; 10] = [
     |costs| &mut costs.misaligned_operand,
 ];
 
-/// A sample of an entry point, with what its prediction depends on.
+/// A sample, with its features.
 struct Fitted<'s> {
     sample: &'s Sample,
     features: Features,
@@ -401,7 +403,7 @@ impl<'s> Fitted<'s> {
         own.map(fitted).collect()
     }
 
-    /// The logarithm of the predicted time over the measured one.
+    /// The logarithm of predicted over measured time.
     fn error(&self, entry: &EntryCosts) -> f64 {
         (self.features.predict(entry).ns / self.sample.ns).ln()
     }
@@ -453,7 +455,7 @@ fn fitted_entry(initial: EntryCosts, samples: &[&Fitted<'_>]) -> EntryCosts {
     with(&values.into_iter().map(rounded).collect::<Vec<_>>())
 }
 
-/// Staging and epilogues, fitted to the samples that have them.
+/// Fits the costs of staging and epilogues. Only samples that have them count.
 fn fitted_device(table: &Table, samples: &[Sample]) -> DeviceCosts {
     let model = Model::new(table);
     let costs = *table.costs();
@@ -490,12 +492,12 @@ fn fitted_device(table: &Table, samples: &[Sample]) -> DeviceCosts {
     with(&values.into_iter().map(rounded).collect::<Vec<_>>())
 }
 
-/// Three significant digits: times are no more exact.
+/// Rounds to three significant digits. Times are no more exact.
 fn rounded(value: f64) -> f64 {
     format!("{value:.2e}").parse().unwrap_or(value)
 }
 
-/// The factors, at least 1, by which predictions are off, with the kernels' names.
+/// The factors by which predictions are off. They are at least 1, and have the kernels' names.
 fn errors(table: &Table, samples: &[Sample]) -> Vec<(&'static str, f64)> {
     let model = Model::new(table);
     let error = |sample: &Sample| {

@@ -1,4 +1,4 @@
-//! The tuner: what [`auto`](cuda_gemm::select) goes by, measured; and how good its choices are.
+//! The tuner: measures costs for [`auto`](cuda_gemm::select), and judges it.
 
 mod context;
 mod fit;

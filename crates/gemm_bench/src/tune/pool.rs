@@ -1,4 +1,4 @@
-//! Operands for many different products, without a copy from the host for each.
+//! Operands for many products, without copies from the host.
 //!
 //! A launch gets the next part of a large buffer, so that it does not find its operands in the L2
 //! cache. Inputs are random numbers, in f32 as in 16 bits: equal bits would take less power.
@@ -18,7 +18,7 @@ const ALIGNMENT: u64 = 256;
 /// Different random words; longer buffers repeat them.
 const WORDS: usize = 1 << 22;
 
-/// The multiple of the L2 cache that a buffer has beside a product.
+/// A buffer's size beside a product, in L2 caches.
 const TURNOVER: u64 = 3;
 
 /// Buffers of random numbers, and for results.
@@ -52,17 +52,17 @@ impl Buffer {
     }
 }
 
-/// A 16-bit number from -1 to 1 as `bf16`, and finite as `f16`.
+/// A random number from -1 to 1 in `bf16`. It is finite in `f16`.
 fn random(rng: &mut ChaCha8Rng) -> u32 {
     let bits = rng.next_u32();
-    // Exponents of 1/16 to 1.
+    // Magnitudes from 1/16 to below 1.
     (bits & 0x8000) | (0x3d80 + bits % 0x0200)
 }
 
 impl OperandPool {
-    /// Two buffers for products of up to this many bytes, with a cold L2 cache.
+    /// Allocates buffers for products up to `largest` bytes. The L2 cache stays cold.
     ///
-    /// They are at most a quarter of the free memory each.
+    /// Each has about a quarter of the free memory at most.
     pub fn for_products(device: &Device, largest: u128) -> Result<Self, Error> {
         // The software device has no L2 cache.
         let l2_bytes = if device.is_soft() { 0 } else { device.info().l2_bytes };

@@ -1,4 +1,4 @@
-//! Measures products alone: the fastest choice for each that is accurate.
+//! Measures single products: the fastest accurate choice for each.
 
 use cuda_gemm::select::MeasuredProduct;
 use cuda_gemm::{Auto, Gemm};
@@ -11,21 +11,21 @@ use crate::error::Error;
 use crate::shape::Shape;
 use crate::stats;
 
-/// What came of products, from [`Tuner::products`].
+/// The result of [`Tuner::products`].
 pub struct TunedProducts {
     /// The products that were measured.
     pub results: Vec<SearchResult>,
     /// The number of wrong choices.
     pub wrong: usize,
-    /// The time of the model's choice in proportion to the fastest's, in the geometric mean.
+    /// The model's choice relative to the fastest, in time. This is a geometric mean over products.
     pub measured_loss: f64,
-    /// GFLOP/s of multiply-adds before and after, which say how clocks drift; `None` on the
+    /// GFLOP/s of multiply-adds, before and after. They show how clocks drift. `None` on the
     /// software device.
     pub ffma_gflops: Option<[f64; 2]>,
 }
 
 impl Tuner {
-    /// Measures these products, each as it says, among the choices of `auto`.
+    /// Measures these products among the choices of `auto`.
     ///
     /// [`SearchResult::record`] is the fastest that is accurate, whatever the model says. A
     /// [`ProductFile`](cuda_gemm::select::ProductFile) keeps it for `auto`.

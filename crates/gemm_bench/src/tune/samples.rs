@@ -1,8 +1,8 @@
-//! Samples: the times of products that are drawn at random, from which costs follow.
+//! Samples: the times of random products. Costs are fitted to them.
 //!
-//! There are two kinds. Those of a kernel spread over what it can do: few and many tiles, short and
-//! long K, whole tiles and edges, both entry points, all layouts. Those of a product show all
-//! kernels that may be its choice. Neither is a list that somebody chose.
+//! There are two kinds. A kernel's samples spread over numbers of tiles, lengths of K, edges, entry
+//! points and layouts. A product's samples show all kernels that may be its choice. Neither is a
+//! list that somebody chose.
 
 use cuda_gemm::kernels::abi::{Arithmetic, KernelDescriptor};
 use cuda_gemm::select::Model;
@@ -20,10 +20,10 @@ use crate::error::Error;
 use crate::shape::{Draw, Shape};
 use crate::stats;
 
-/// The most time that a sample should take at a high rate of work, in microseconds.
+/// The longest sample at a high rate, in microseconds.
 const LONGEST_US: f64 = 1000.0;
 
-/// The most tiles of a kernel's samples, for each multiprocessor.
+/// The most tiles of a sample, per multiprocessor.
 const TILES: usize = 10;
 
 /// The most steps along K of a kernel's samples.
@@ -32,19 +32,19 @@ const STEPS: usize = 512;
 /// The most products of a batch.
 const BATCH: usize = 64;
 
-/// A configuration of a product has no sample if its kernel covers this many times the product.
+/// The most that tiles may cover, relative to C.
 const WASTE: f64 = 64.0;
 
-/// Configurations of each kernel that are timed for a product.
+/// Timed configurations of each kernel for a product.
 const PER_KERNEL: usize = 9;
 
-/// The weight of a kernel's own sample, and of one of a product: near the fastest time, and up to
-/// [`FAR`] times that.
+/// The weights of samples. `OWN` is for a kernel's samples. A product's samples have a weight up to
+/// a multiple of the fastest time.
 const OWN: f64 = 0.6;
 const NEAR: (f64, f64) = (1.6, 1.0);
 const FAR: (f64, f64) = (3.0, 0.3);
 
-/// The policies for samples of a kernel and of a product.
+/// The policies for a kernel's and a product's samples.
 const OF_KERNEL: Policy =
     Policy { samples: 5, sample_ms: 0.4, warmup_ms: 20.0, slowest: f64::INFINITY };
 const OF_PRODUCT: Policy = Policy { samples: 4, sample_ms: 0.3, warmup_ms: 10.0, slowest: 2.5 };
@@ -72,7 +72,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The limits for samples of a kernel.
+    /// Whether a kernel's sample keeps to these limits.
     fn suits(&self, gemm: &Gemm, kernel: &KernelDescriptor) -> bool {
         let us = gemm.flops() / flop_per_us(kernel);
         us <= LONGEST_US
@@ -83,7 +83,7 @@ impl Limits {
     }
 }
 
-/// About the most operations in a microsecond on a large GPU, so that samples are not too long.
+/// About the most operations per microsecond of a GPU. They limit how long samples take.
 fn flop_per_us(kernel: &KernelDescriptor) -> f64 {
     match kernel.arithmetic() {
         Arithmetic::Fma => 4e7,
@@ -93,7 +93,8 @@ fn flop_per_us(kernel: &KernelDescriptor) -> f64 {
     }
 }
 
-/// Draws a product for a kernel. Every other one of `index` has rows that begin anywhere.
+/// Draws a product for a kernel. Rows begin anywhere for every other `index`, or for every fourth
+/// if the kernel has no entry point for misaligned matrices.
 fn product(kernel: &KernelDescriptor, limits: Limits, draw: &mut Draw, index: usize) -> Gemm {
     let tile = kernel.tile();
     let is_misaligned = match kernel.unaligned() {
@@ -149,7 +150,7 @@ fn product(kernel: &KernelDescriptor, limits: Limits, draw: &mut Draw, index: us
     }
 }
 
-/// What takes samples.
+/// Draws products and times them.
 pub struct Sampler<'a> {
     pub context: &'a BenchmarkContext,
     pub auto: &'a Auto,
@@ -248,7 +249,7 @@ fn configurations(model: &Model, gemm: &Gemm, costs: &Costs) -> Vec<Configuratio
     all.map(|prediction| prediction.configuration).collect()
 }
 
-/// Elements that a kernel's tiles cover, relative to those of C.
+/// Elements that tiles cover, relative to C.
 fn covered(gemm: &Gemm, kernel: &KernelDescriptor) -> f64 {
     let tile = kernel.tile();
     let along =
@@ -258,7 +259,7 @@ fn covered(gemm: &Gemm, kernel: &KernelDescriptor) -> f64 {
     if kernel.transposes_c() { direct.min(covered(gemm.n, gemm.m)) } else { direct }
 }
 
-/// Products of all classes in turn, in the precisions of the kernels.
+/// Random products of all classes, in the kernels' precisions.
 pub fn products(count: usize, seed: u64, limits: Limits) -> Vec<Gemm> {
     let computes = [Compute::F32, Compute::Tf32, Compute::Tf32x3, Compute::Bf16];
     let drawn = super::validation::draw(count, seed).into_iter();

@@ -1,9 +1,8 @@
-//! The candidate search: for a product, what the costs say is fastest and what comes close, all
-//! checked, and timed in turn.
+//! The candidate search: checks and times the best predictions.
 //!
-//! cuBLAS, where this machine has it, is checked on the same matrices, and not timed. Where a
-//! choice is less accurate than that, the same kernel is tried with more splits, too: the
-//! accumulation length is shorter then.
+//! If this machine has cuBLAS, it is checked on the same matrices, and not timed. In f32, a kernel
+//! that is less accurate than cuBLAS is also tried with more splits. They shorten its
+//! accumulations.
 
 use cuda_gemm::select::{Model, Prediction};
 use cuda_gemm::{Auto, Compute, Configuration, Error as GemmError, Gemm, PlanBuilder};
@@ -18,36 +17,36 @@ use crate::error::Error;
 use crate::job::{Job, KernelOptions};
 use crate::operands::Products;
 
-/// Operations of a product, and the candidates that are timed up to these: fewer of long ones.
+/// How many candidates are timed, by a product's operations. Long products get fewer.
 const CANDIDATES: [(f64, usize); 4] = [(2e10, 24), (5e11, 16), (5e12, 6), (f64::INFINITY, 3)];
 
-/// What should take so many times as long as the fastest is not worth a try for its error.
+/// The slowest further candidate, relative to the fastest. A slower one is not worth a try for its
+/// error.
 const SLOWEST: f64 = 1.5;
 
-/// What the searches for all products share.
+/// A search, with the means that all products share.
 pub struct CandidateSearch<'a> {
     pub context: &'a BenchmarkContext,
     pub auto: &'a Auto,
-    /// The costs for f32, where there are any.
-    /// Where there is cuBLAS.
+    /// cuBLAS, if this machine has it.
     pub cublas: Option<&'a Loaded>,
 }
 
 /// A choice that is wrong, and how.
 pub type Wrong = (Configuration, String);
 
-/// What is timed for a product: choices that are right.
+/// The choices to time, all of them right.
 #[derive(Default)]
 pub struct Candidates {
     jobs: Vec<TimedJob>,
-    /// What each of these is, without times yet.
+    /// The jobs' runs, without times yet.
     runs: Vec<Run>,
     wrong: Vec<Wrong>,
 }
 
 impl Candidates {
-    /// Prepares a choice and checks what it computes. Returns its run, unless it is wrong or does
-    /// not fit the memory.
+    /// Prepares a choice, and checks its result. Returns its run, unless it is wrong or does not
+    /// fit the memory.
     pub fn add(
         &mut self,
         plan: Result<PlanBuilder, GemmError>,
@@ -74,14 +73,15 @@ impl Candidates {
         Ok(self.runs.last())
     }
 
-    /// What is wrong with the first wrong choice, or that none fits the memory.
+    /// Says why there is no choice to time. It names the first wrong choice, or says that none fits
+    /// the memory.
     pub fn why_none(&self) -> String {
         let first = self.wrong.first();
         let how = first.map(|(configuration, reason)| format!(", {configuration}: {reason}"));
         how.unwrap_or_else(|| ", or does not fit the memory".to_owned())
     }
 
-    /// Times all in turn. Returns them in the order they were added, and what is wrong.
+    /// Times all in turn. Returns the runs in the order they were added, and the wrong choices.
     pub fn time(
         self,
         context: &BenchmarkContext,
@@ -97,7 +97,8 @@ impl Candidates {
 }
 
 impl CandidateSearch<'_> {
-    /// Times the best choices for a product in turn; why not if there is nothing to be had.
+    /// Times the best choices for a product in turn. The inner error says why there is nothing to
+    /// time.
     pub fn run(&self, gemm: Gemm) -> Result<Result<SearchResult, String>, Error> {
         let count = CANDIDATES.iter().find(|(flops, _)| gemm.flops() <= *flops);
         let (_, count) = count.expect("the last has no limit");
@@ -125,8 +126,9 @@ impl CandidateSearch<'_> {
         Ok(Ok(SearchResult { gemm, chosen, runs, wrong, cublas_rms_error, not_compared }))
     }
 
-    /// cuBLAS's error, if there is cuBLAS; why not if this product is not compared. In TF32 and 16 bits rounding decides, not the order of
-    /// sums: any kernel that is right is accurate.
+    /// cuBLAS's rms error, if there is cuBLAS. The inner error says why this product is not
+    /// compared. In TF32 and 16 bits rounding decides, not the order of sums: any kernel that is
+    /// right is accurate.
     fn cublas_rms_error(
         &self,
         gemm: Gemm,
@@ -141,8 +143,8 @@ impl CandidateSearch<'_> {
         Ok(baseline.map(|baseline| baseline.check.rms_error()))
     }
 
-    /// Checks the best choices; and where one of them is less accurate than cuBLAS in f32, the same with
-    /// more splits.
+    /// Checks the best choices. In f32, a choice that is less accurate than cuBLAS is also tried
+    /// with more splits.
     fn candidates(
         &self,
         gemm: Gemm,
@@ -174,7 +176,8 @@ impl CandidateSearch<'_> {
     }
 }
 
-/// The same with about twice the splits; `None` if there are too few steps along K.
+/// The configuration with about twice the splits. `None` if the kernel does not split K, or if K
+/// has too few steps.
 fn with_more_splits(
     model: &Model,
     gemm: &Gemm,
@@ -185,7 +188,7 @@ fn with_more_splits(
         return None;
     }
     let steps = gemm.k.div_ceil(kernel.tile().bk as usize).max(1);
-    // Each split has equally many steps, the last fewer.
+    // Splits have equally many steps, the last one perhaps fewer.
     let more = steps.div_ceil(steps.div_ceil(2 * splits as usize)) as u32;
     let further = Configuration { splits: more, ..configuration };
     if more > splits { model.time(gemm, &further) } else { None }
@@ -250,7 +253,7 @@ mod tests {
         }
     }
 
-    /// A kernel of ours stands in for cuBLAS, which the software device does not run.
+    /// One of our kernels stands in for cuBLAS. The software device cannot run cuBLAS.
     #[test]
     fn the_baseline_is_checked_on_the_same_matrices_and_not_timed() {
         let device = Device::open(DeviceChoice::Soft).unwrap();

@@ -1,7 +1,6 @@
-//! What came of a product that was measured itself: which choice was the fastest of those that
-//! are as accurate as cuBLAS.
+//! The result of measuring one product. The fastest of the choices as accurate as cuBLAS wins.
 //!
-//! The error of a sum grows with its accumulation length, which may be longer in what is fastest
+//! The error of a sum grows with its accumulation length. It may be longer in the fastest kernel
 //! than in cuBLAS. Costs know nothing of errors; records of measured products do.
 
 use cuda_gemm::select::table::Timed;
@@ -12,22 +11,22 @@ use crate::baseline::NotCompared;
 use crate::shape::Shape;
 use crate::stats;
 
-/// The most that an rms error may be in proportion to cuBLAS's.
+/// The highest rms error, relative to cuBLAS's.
 const MAX_ERROR: f64 = 1.10;
 
-/// What came of a product that a [`Tuner`](crate::tune::Tuner) measured.
+/// The result of a product that a [`Tuner`](crate::tune::Tuner) measured.
 pub struct SearchResult {
     /// The product.
     pub gemm: Gemm,
-    /// What the costs choose, which is among the runs unless it was wrong, or did not fit the memory.
+    /// The choice by costs. It is among the runs, unless it was wrong or did not fit the memory.
     pub chosen: Prediction,
-    /// In the order of what they should have taken; at least one.
+    /// The runs by predicted time, at least one.
     pub runs: Vec<Run>,
     /// Configurations that were wrong, and how.
     pub wrong: Vec<(Configuration, String)>,
-    /// cuBLAS's error on the same matrices, where there is cuBLAS.
+    /// cuBLAS's error on the same matrices, if known.
     pub cublas_rms_error: Option<f64>,
-    /// Why it is not compared with the cuBLAS that there is.
+    /// Why the product is not compared with available cuBLAS.
     pub not_compared: Option<NotCompared>,
 }
 
@@ -35,15 +34,15 @@ pub struct SearchResult {
 pub struct Run {
     /// The kernel, and how it is launched.
     pub configuration: Configuration,
-    /// What the costs say.
+    /// The predicted time.
     pub predicted_ns: f64,
     /// Milliseconds, in turn with the other runs.
     pub samples_ms: Vec<f64>,
-    /// Against the product in f64, of the elements that were compared.
+    /// The rms error of the compared elements, against f64.
     pub rms_error: Option<f64>,
 }
 
-/// Whether an error is as small as cuBLAS's, or nearly; anything is where one is not known.
+/// Whether an error is about as small as cuBLAS's. Any error is, if one of them is not known.
 pub fn is_accurate(own: Option<f64>, cublas: Option<f64>) -> bool {
     own.zip(cublas).is_none_or(|(own, cublas)| own <= MAX_ERROR * cublas)
 }
@@ -61,7 +60,7 @@ impl SearchResult {
         fastest(self.runs.iter().filter(|run| self.is_eligible(run)))
     }
 
-    /// The fastest of all, if its error is too large, and what that is in proportion to cuBLAS's.
+    /// The fastest run, if its error is too large. Also its error relative to cuBLAS's.
     pub fn left_out(&self) -> Option<(&Run, f64)> {
         let fastest = fastest(self.runs.iter());
         let left_out = !self.is_eligible(fastest);
@@ -73,22 +72,22 @@ impl SearchResult {
         self.runs.iter().any(|run| is_accurate(run.rms_error, self.cublas_rms_error))
     }
 
-    /// Whether its error lets a run be chosen, which any may be if all errors are too large.
+    /// Whether a run's error lets it be chosen. If all errors are too large, any run may be chosen.
     fn is_eligible(&self, run: &Run) -> bool {
         is_accurate(run.rms_error, self.cublas_rms_error) || !self.is_accurate()
     }
 
-    /// Its shape.
+    /// The product's shape.
     pub fn shape(&self) -> Shape {
         Shape::of(&self.gemm)
     }
 
-    /// What the costs choose, if it was timed.
+    /// The run of the choice by costs, if timed.
     pub fn chosen_run(&self) -> Option<&Run> {
         self.runs.iter().find(|run| run.configuration == self.chosen.configuration)
     }
 
-    /// How many times as long as the fastest of all it takes what the costs choose; 1 if that was not timed.
+    /// The chosen run's time relative to the fastest. 1 if it was not timed.
     pub fn loss_of_chosen(&self) -> f64 {
         self.chosen_run().map_or(1.0, |own| own.ns() / fastest(self.runs.iter()).ns())
     }
@@ -113,7 +112,7 @@ mod tests {
     /// Numbers that were measured nowhere.
     const TABLE: &str = include_str!("../../../cuda_gemm/src/select/table_for_tests.json");
 
-    /// What these costs say is fastest, and others: milliseconds and rms errors.
+    /// A result with these milliseconds and rms errors. The first run is the choice by costs.
     fn result(model: &Model, runs: &[(f64, f64)], cublas_rms_error: Option<f64>) -> SearchResult {
         let gemm = Gemm::new(64, 192, 3000);
         let mut ranking = model.ranking(&gemm);
@@ -131,7 +130,7 @@ mod tests {
         SearchResult { gemm, chosen, runs, wrong, cublas_rms_error, not_compared: None }
     }
 
-    /// Which run is the fastest that is accurate enough, and which is left out.
+    /// Indices of the fastest accurate and the left-out run.
     fn places(result: &SearchResult) -> (usize, Option<usize>) {
         let place = |configuration| {
             result.runs.iter().position(|run| run.configuration == configuration).unwrap()
@@ -149,7 +148,7 @@ mod tests {
         // The chosen is the fastest, and not accurate: the faster of the others takes its place.
         let runs = [(1.0, 1.2e-5), (1.3, 1e-5), (1.2, 1.1e-5)];
         assert_eq!(places(&runs, Some(1e-5)), (2, Some(0)));
-        // Nearly as accurate as that cuBLAS; or there is none.
+        // The choice is nearly as accurate as cuBLAS, or there is no cuBLAS.
         assert_eq!(places(&runs, Some(1.1e-5)), (0, None));
         assert_eq!(places(&runs, None), (0, None));
         // Another is the fastest, and not accurate: what was chosen stays.

@@ -9,13 +9,13 @@ use crate::baseline::NotCompared;
 use crate::error::Error;
 use crate::shape::Shape;
 
-/// What happens while a [`Tuner`] measures, with an example there.
+/// Events of a measuring [`Tuner`], with an example there.
 pub enum Progress<'a> {
-    /// So many of all kernels and products are done.
+    /// The next kernel or product begins.
     Step {
-        /// How many.
+        /// How many are done.
         done: usize,
-        /// Of how many.
+        /// How many there are.
         total: usize,
     },
     /// A kernel does not run on this device.
@@ -24,7 +24,7 @@ pub enum Progress<'a> {
     WrongKernel {
         /// The kernel.
         kernel: &'static KernelDescriptor,
-        /// What is wrong.
+        /// The mistake.
         mistake: &'a str,
     },
     /// Nothing is compared with cuBLAS: why not.
@@ -44,12 +44,12 @@ pub enum Progress<'a> {
         shape: Shape,
         /// The kernel, and how it is launched.
         configuration: Configuration,
-        /// What is wrong.
+        /// The mistake.
         reason: &'a str,
     },
     /// A product was measured.
     Product {
-        /// What came of it.
+        /// Its result.
         result: &'a SearchResult,
     },
 }
@@ -88,25 +88,25 @@ impl Tuner {
     ///
     /// # Errors
     ///
-    /// Those of [`Peaks::of`](crate::roofline::Peaks::of).
+    /// The errors of [`Peaks::of`](crate::roofline::Peaks::of).
     pub fn new(device: &Device) -> Result<Self, Error> {
         Ok(Self { context: BenchmarkContext::new(device)? })
     }
 }
 
-/// What the steps of a tuning share.
+/// The state that a tuning's steps share.
 pub(super) struct Steps<'a, R> {
     pub(super) context: &'a BenchmarkContext,
     /// How many kernels and choices were wrong.
     pub(super) wrong: usize,
     pub(super) report: &'a mut R,
-    /// Kernels and products, those that are done and all.
+    /// Kernels and products: those done, and all.
     pub(super) done: usize,
     pub(super) total: usize,
 }
 
 impl<R> Steps<'_, R> {
-    /// Another kernel or product is begun.
+    /// Reports that the next kernel or product begins.
     pub(super) fn step<E>(&mut self) -> Result<(), E>
     where
         R: FnMut(Progress<'_>) -> Result<(), E>,

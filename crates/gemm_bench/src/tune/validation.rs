@@ -1,8 +1,10 @@
-//! The validation: `auto`'s choices for products that nobody tuned for, next to others.
+//! The validation: judges `auto` on products nobody tuned for.
 //!
-//! A model is judged on what it was not fitted to. So measured products do not count here, and products
-//! are drawn at random. Timing all candidates would cost too much: those that are predicted to come
-//! close are timed, and a few others, which show whether predictions mislead.
+//! A model is judged on what it was not fitted to. So products are drawn at random, and measured
+//! products do not count.
+//!
+//! Timing all candidates would cost too much. Candidates that are predicted to come close are
+//! timed, and a few others. These show whether predictions mislead.
 
 use std::{fmt, iter};
 
@@ -21,7 +23,8 @@ use crate::job::Job;
 use crate::shape::{self, Shape};
 use crate::stats;
 
-/// Candidates that are predicted to take up to this many times as long as the choice are timed.
+/// The highest predicted time of a close candidate. It is relative to the choice. All close
+/// candidates are timed.
 const CLOSE: f64 = 2.0;
 
 /// The first candidates that [`Validated::measured_ratio`] times.
@@ -30,16 +33,17 @@ pub const FIRST: usize = 3;
 /// How many of the other candidates are timed.
 const OTHERS: usize = 10;
 
-/// A candidate whose first sample is twice the best is lost.
+/// How candidates are sampled. A first sample of twice the best ends a candidate.
 const VALIDATION: Policy = Policy { samples: 5, sample_ms: 0.5, slowest: 2.0, ..POLICY };
 
-/// Nanoseconds of a short product, whose loss is told in microseconds: launches decide there.
+/// The time below which a product is short. Its loss is told in microseconds, because launches
+/// decide there.
 const SHORT_NS: f64 = 1e4;
 
 /// The high percentile of a [`Summary`].
 const HIGH: f64 = 95.0;
 
-/// What kind of product is judged.
+/// The kind of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// [`shape::random`]: single products of any sizes.
@@ -51,10 +55,10 @@ pub enum Class {
 }
 
 impl Class {
-    /// All, in the order in which they take turns.
+    /// All classes, in the order of their turns.
     pub const ALL: [Self; 3] = [Self::Plain, Self::Layers, Self::Batches];
 
-    /// Its name, in lower case.
+    /// The name, in lower case.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -95,13 +99,13 @@ pub fn draw(count: usize, seed: u64) -> Vec<(Class, Shape)> {
     (0..turns).flat_map(turn).take(count).collect()
 }
 
-/// What happens while [`validate`] judges.
+/// Events while [`validate`] judges.
 pub enum ValidationProgress<'a> {
     /// The next product begins.
     Step {
-        /// How many are done.
+        /// How many products are done.
         done: usize,
-        /// Of how many.
+        /// How many there are.
         total: usize,
     },
     /// A product is not judged.
@@ -117,49 +121,51 @@ pub enum ValidationProgress<'a> {
         shape: Shape,
         /// The kernel, and how it is launched.
         configuration: Configuration,
-        /// What is wrong.
+        /// The mistake.
         reason: &'a str,
     },
     /// A product was judged.
     Product(&'a Validated),
 }
 
-/// What came of one product.
+/// The result of one product.
 pub struct Validated {
-    /// What kind of product.
+    /// The kind of the product.
     pub class: Class,
     /// The product.
     pub gemm: Gemm,
-    /// What was right and timed: the choice first, then in the order of the predictions.
+    /// The timed runs: the choice first, then by prediction. Runs that were found wrong are left
+    /// out.
     pub runs: Vec<Run>,
 }
 
 impl Validated {
-    /// Its shape.
+    /// The product's shape.
     pub fn shape(&self) -> Shape {
         Shape::of(&self.gemm)
     }
 
-    /// The time of the fastest of the first [`FIRST`] candidates, relative to the fastest.
+    /// The ratio if the first [`FIRST`] candidates are measured. It compares their fastest with the
+    /// fastest of all.
     ///
-    /// This is what a choice is worth that measures these.
+    /// A choice by measuring these candidates loses this factor.
     pub fn measured_ratio(&self) -> f64 {
         let first = self.runs.iter().take(FIRST).map(Run::ns).fold(f64::INFINITY, f64::min);
         first / self.fastest().ns()
     }
 
-    /// What `auto` chooses.
+    /// The choice of `auto`.
     pub fn chosen(&self) -> &Run {
         &self.runs[0]
     }
 
-    /// The fastest of all that was timed.
+    /// The fastest of all timed runs.
     pub fn fastest(&self) -> &Run {
         let fastest = self.runs.iter().min_by(|one, other| one.ns().total_cmp(&other.ns()));
         fastest.unwrap_or(&self.runs[0])
     }
 
-    /// The choice's time in proportion to the fastest's: 1 if the choice is the fastest.
+    /// The choice's time relative to the fastest. 1 if the choice is the fastest.
     pub fn ratio(&self) -> f64 {
         self.chosen().ns() / self.fastest().ns()
     }
@@ -175,7 +181,7 @@ impl Validated {
     }
 }
 
-/// What came of all products, from [`validate`].
+/// The result of [`validate`].
 pub struct Validation {
     /// The products that were judged.
     pub products: Vec<Validated>,
@@ -184,7 +190,7 @@ pub struct Validation {
 }
 
 impl Validation {
-    /// Sums up a class, or all; `None` if no product of it was judged.
+    /// Sums up a class, or all products. `None` if none of them was judged.
     pub fn summary(&self, class: Option<Class>) -> Option<Summary<'_>> {
         let is_of = |one: &&Validated| class.is_none_or(|class| one.class == class);
         let products: Vec<_> = self.products.iter().filter(is_of).collect();
@@ -212,50 +218,53 @@ impl Validation {
     }
 }
 
-/// How far the choices for some products are from the fastest, from [`Validation::summary`].
+/// How far choices are from the fastest. [`Validation::summary`] makes it.
 pub struct Summary<'a> {
     /// How many products.
     pub products: usize,
-    /// Of [`Validated::ratio`].
+    /// The geometric mean of [`Validated::ratio`].
     pub geometric_mean: f64,
-    /// The ratio that 95 % of the products do not exceed.
+    /// The 95th percentile of the ratio.
     pub percentile_95: f64,
     /// The product with the largest ratio.
     pub worst: &'a Validated,
-    /// The same with the first candidates timed: see [`Validated::measured_ratio`].
+    /// The summary if the first candidates are measured. See [`Validated::measured_ratio`].
     pub measured: MeasuredSummary,
-    /// The products whose fastest takes less than 10 us, if there are any.
+    /// The products whose fastest takes less than 10 us. `None` if there are none.
     pub short: Option<ShortSummary>,
 }
 
-/// How far the fastest of the first candidates is from the fastest of all.
+/// How far the first candidates' fastest lags behind. It is compared with the fastest of all.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MeasuredSummary {
-    /// Of [`Validated::measured_ratio`].
+    /// The geometric mean of [`Validated::measured_ratio`].
     pub geometric_mean: f64,
-    /// The ratio that 95 % of the products do not exceed.
+    /// The 95th percentile of the ratio.
     pub percentile_95: f64,
     /// The largest ratio.
     pub worst: f64,
 }
 
-/// What choices for short products cost beyond the fastest, in microseconds.
+/// Microseconds that choices for short products lose.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ShortSummary {
     /// How many products.
     pub products: usize,
-    /// What 95 % of the products do not exceed.
+    /// The 95th percentile.
     pub percentile_95_us: f64,
-    /// The most.
+    /// The largest loss.
     pub worst_us: f64,
 }
 
 /// Judges `auto` on products that nobody tuned for.
 ///
 /// For each product, `auto` chooses by its model alone. The choice is timed in turn with all
-/// candidates that are predicted within twice its time, and with ten others, which `seed` draws.
-/// The L2 cache is cold. The choice and the fastest are checked, with the bounds of the
-/// [`Tuner`](super::Tuner). Without `table`, `auto` chooses by the table for this device. An error of `report` ends it.
+/// candidates that are predicted within twice its time, and with ten others. `seed` draws these
+/// others. The L2 cache is cold. The choice and the fastest are checked, with the bounds of the
+/// [`Tuner`](super::Tuner).
+///
+/// Without `table`, `auto` chooses by the built-in table for this device. An error of `report` ends
+/// it.
 ///
 /// ```
 /// use cuda_gemm::{Compute, Device, DeviceChoice, Gemm};
@@ -278,7 +287,7 @@ pub struct ShortSummary {
 ///
 /// - the error of `report`
 /// - [`Error::NothingMeasured`] if no product can be judged
-/// - those of [`Gemm::validate`] and [`Device::auto_by`]
+/// - the errors of [`Gemm::validate`] and [`Device::auto_by`]
 /// - a fault of a kernel, or [`cuda_gemm::Error::Driver`]
 pub fn validate<E: From<Error>>(
     device: &Device,
@@ -320,24 +329,26 @@ pub fn validate<E: From<Error>>(
     }
 }
 
-/// What chooses by costs alone.
+/// Makes an [`Auto`] that chooses by costs alone. Without a table, the software device has
+/// [`Device::auto`].
 fn by_model_alone(device: &Device, table: Option<&Table>) -> Result<Auto, Error> {
     let table = match table {
         Some(table) => table.clone(),
         // No table is of the software device.
-        None if device.is_soft() => return Ok(device.auto()?),
+        None if device.is_soft() => return Ok(device.auto()?.by_model_alone()),
         None => Table::nearest(device.info())?,
     };
     Ok(device.auto_by(&table)?.by_model_alone())
 }
 
-/// What came of one product: its runs, or why there are none; and what is wrong.
+/// The result of judging one product. It has the runs, or why there are none, and the wrong
+/// configurations.
 struct Judged {
     runs: Result<Vec<Run>, String>,
     wrong: Vec<Wrong>,
 }
 
-/// What judging the products shares.
+/// The means of judging products.
 struct Judge<'a> {
     context: &'a BenchmarkContext,
     auto: &'a Auto,
@@ -346,15 +357,16 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// Times the choice and others in turn, and checks the choice and the fastest.
+    /// Times the choice and others in turn. The choice and the fastest are checked.
     ///
-    /// A wrong one is dropped, and the next fastest is checked.
+    /// A product with a wrong choice is not judged. If the fastest is wrong, it is dropped, and the
+    /// next one is checked.
     fn judge(&mut self, gemm: &Gemm) -> Result<Judged, Error> {
         let not = |reason: String| Ok(Judged { runs: Err(reason), wrong: Vec::new() });
         let chosen = self.auto.choose(gemm)?;
         let predictions = self.auto.candidates(gemm, usize::MAX);
-        // Before anything fails, so that each product has the same others whatever its neighbours
-        // do.
+        // The draw comes before anything fails. So the others of a product do not depend on its
+        // neighbours.
         let Some((chosen, others)) = selected(chosen, predictions, &mut self.rng) else {
             return not("nothing is predicted for it on this device without a table".to_owned());
         };
@@ -385,7 +397,7 @@ impl Judge<'_> {
         self.checked(gemm, runs)
     }
 
-    /// Checks the first run, and the fastest that is right.
+    /// Checks the choice, and the fastest right run.
     fn checked(&self, gemm: &Gemm, mut runs: Vec<Run>) -> Result<Judged, Error> {
         let mut wrong = Vec::new();
         let (operands, mut buffers) = match self.context.matrices(*gemm)? {
@@ -417,7 +429,7 @@ impl Judge<'_> {
     }
 }
 
-/// The choice's prediction; and the others that are timed with it, the least time first. `None` if
+/// The choice's prediction, and the others to time. The others have the least time first. `None` if
 /// the choice has no prediction.
 fn selected(
     chosen: Configuration,
@@ -496,8 +508,8 @@ mod tests {
         }
     }
 
-    /// Of three choices, one is twice as slow as the fastest, and one of the two short ones loses
-    /// 3 us.
+    /// Two of four choices take twice the fastest's time. One of the three short products loses 3
+    /// us.
     #[test]
     fn summaries_are_of_ratios_and_of_microseconds() {
         let configuration = Configuration::new(find_kernel("tile_64x64").unwrap());
@@ -552,7 +564,7 @@ mod tests {
         assert_eq!((close, others.len()), (vec![100.0, 300.0, 400.0], 13));
         assert_eq!(draw(5), (own, others.clone()));
         assert_ne!(draw(6).1, others);
-        // Of few, all are timed; a choice without costs cannot be judged.
+        // If there are few, all are timed. A choice without a prediction cannot be judged.
         let mut rng = ChaCha8Rng::seed_from_u64(5);
         let few = predictions[..7].to_vec();
         assert_eq!(selected(chosen, few, &mut rng).unwrap().1.len(), 6);

@@ -1,7 +1,7 @@
-//! Whether kernels compute the same, found out exactly.
+//! Checks exactly whether kernels compute the same.
 //!
 //! A bound on rounding errors grows with K, and hides mistakes in long sums. So A and B hold small
-//! integers here. Every partial sum is an integer of less than 22 bits. All arithmetic is exact: f32,
+//! integers here, and partial sums are integers of at most 2^21. All arithmetic is exact: f32,
 //! TF32, bf16 and f16 hold such operands, and a tensor core's accumulator keeps 23 bits. Whatever
 //! the order of a sum, its result is one number, and results must be equal.
 //!
@@ -19,7 +19,7 @@ const LARGEST_SUM: usize = 1 << 21;
 /// The largest operand; products have up to its square.
 const LARGEST_OPERAND: usize = 3;
 
-/// The largest magnitude of integer operands whose sums are exact; `None` if K is too long.
+/// The largest operand with exact sums. `None` if K is too long.
 pub(super) fn largest_operand(k: usize) -> Option<u32> {
     let fits = |value: &usize| k.saturating_mul(value * value) <= LARGEST_SUM;
     (1..=LARGEST_OPERAND).rev().find(fits).map(|value| value as u32)

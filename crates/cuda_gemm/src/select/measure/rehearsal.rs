@@ -1,4 +1,4 @@
-//! Checks and times plans of one product, with matrices of their own.
+//! Checks and times plans on matrices of their own.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::plan::{Configuration, Plan, PlanBuilder, RawExtra, RawExtras};
 use crate::problem::Gemm;
 use crate::select::table::Timed;
 
-/// Rounds of timing, and fewer for products longer than this many milliseconds.
+/// Rounds of timing. If a plan takes longer than `LONG_MS`, there are fewer.
 const ROUNDS: usize = 9;
 const FEW_ROUNDS: usize = 3;
 const LONG_MS: f64 = 2.0;
@@ -20,25 +20,25 @@ const LONG_MS: f64 = 2.0;
 /// The least bytes that are overwritten before a launch. The host enqueues the launch meanwhile.
 const LEAST_FLUSH: u64 = 128 << 20;
 
-/// Bytes of C in f32 that are compared; of a longer C, evenly spread rows.
+/// The most bytes of C compared, in f32. Of a longer C, evenly spread rows are compared.
 const COMPARED_BYTES: usize = 8 << 20;
 
 /// Parts of a long C that are compared.
 const PARTS: usize = 16;
 
-/// A quiet NaN, whose lower half is a NaN in bf16 and f16.
+/// A quiet NaN. Each half is a NaN in bf16 and f16.
 const POISON: u32 = 0x7fc0_7fad;
 
 /// Words of a random pattern. It is a prime, so that rows begin at different words.
 const PATTERN: usize = 65_537;
 
-/// What came of the plans of a product.
+/// The outcome of a product's plans.
 pub(super) enum Outcome {
-    /// The times of those that agree, in their order, and what was wrong with others.
+    /// The plans were compared, and those that agree timed.
     Timed {
-        /// The median times.
+        /// The median times of plans that agree, in order.
         timed: Vec<Timed>,
-        /// The others.
+        /// The other plans, and how they differ.
         dropped: Vec<(Configuration, String)>,
     },
     /// One plan alone can be made.
@@ -49,7 +49,7 @@ pub(super) enum Outcome {
     TooLarge,
 }
 
-/// Checks and times these plans of a product in turn.
+/// Checks and times a product's plans in turn.
 pub(super) fn rehearse(
     stream: &Stream,
     gemm: &Gemm,
@@ -58,13 +58,13 @@ pub(super) fn rehearse(
     let Some(largest) = largest_operand(gemm.k) else { return Ok(Outcome::TooLong) };
     let device = stream.device();
     let flush = match device.is_soft() {
-        // It has no cache, and no time to lose.
+        // The software device has no cache, and is slow.
         true => 0,
         false => LEAST_FLUSH.max(2 * device.info().l2_bytes),
     };
     let extras = u128::from(gemm.epilogue.residual) * 4 * (gemm.m * gemm.n) as u128;
     let needed = gemm.bytes().saturating_add(extras.saturating_mul(gemm.batch as u128));
-    // Workspaces and copies need some.
+    // Workspaces and copies need the other half.
     if needed.saturating_add(flush.into()) > u128::from(device.free_memory()? / 2) {
         return Ok(Outcome::TooLarge);
     }
@@ -75,7 +75,7 @@ pub(super) fn rehearse(
             // The first is the choice without a measurement, whose error is the caller's.
             Err(error @ Error::KernelFault { .. }) => return Err(error),
             Err(error) if at == 0 => return Err(error),
-            // A choice that does not fit this device is none.
+            // Choices that do not fit this device are skipped.
             Err(_) => {}
         }
     }
@@ -138,7 +138,7 @@ fn time(
     Ok(samples)
 }
 
-/// A, B and C of a product, and its epilogue's inputs.
+/// A product's matrices, and its epilogue's inputs.
 struct Matrices {
     gemm: Gemm,
     stream: Stream,
@@ -152,7 +152,7 @@ struct Matrices {
 }
 
 impl Matrices {
-    /// Allocates them. A, B and the epilogue's inputs hold random integers.
+    /// Allocates the matrices. A, B and the epilogue's inputs hold random integers.
     fn new(stream: &Stream, gemm: &Gemm, largest: u32) -> Result<Self, Error> {
         let mut random = Random(42);
         let [a, b, c] = gemm.shapes().map(|[rows, cols]| gemm.batch * rows * cols);
@@ -177,18 +177,18 @@ impl Matrices {
         Ok(Self { gemm: *gemm, stream: stream.clone(), random, largest, a, b, c, inputs })
     }
 
-    /// Fills C with integers if it is read, else with NaN.
+    /// Fills C with integers, or NaN without beta.
     fn reset_c(&mut self) -> Result<(), Error> {
         if self.gemm.beta == 0.0 {
             return self.c.fill(POISON);
         }
-        // The same each time.
+        // Every plan finds equal integers in C.
         let largest = self.largest;
         let integer = |random: &mut Random| random.integer(largest);
         self.c.repeat(&Random(7).pattern(self.gemm.output, integer))
     }
 
-    /// Fills A and B with numbers from -1 to 1.
+    /// Fills A and B with random numbers. They are from -1 to 1.
     fn fill_random(&mut self) -> Result<(), Error> {
         let element = self.gemm.compute.element();
         for memory in [&mut self.a, &mut self.b] {
@@ -230,7 +230,7 @@ impl Matrices {
     }
 }
 
-/// The rows of C that are compared: all, or parts that begin at the first and end at the last row.
+/// The rows of C that are compared. They are all rows, or parts from the first to the last row.
 fn compared_rows(rows: usize, cols: usize) -> Vec<Range<usize>> {
     let most = (COMPARED_BYTES / 4 / cols.max(1)).max(PARTS);
     let (parts, part) = if rows <= most { (1, rows) } else { (PARTS, most / PARTS) };

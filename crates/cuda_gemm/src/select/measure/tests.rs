@@ -22,7 +22,7 @@ fn file(folder: &Path) -> ProductFile {
     ProductFile::new(folder.join("products.json"))
 }
 
-/// A layer, as `inputs` has it.
+/// The product of these tests, `x * w.t()`.
 fn layer() -> Gemm {
     Gemm::new(16, 24, 64).transposed(false, true).computed_in(Compute::Bf16)
 }
@@ -35,7 +35,7 @@ fn y(device: &Device) -> DeviceMatrix<f32> {
     DeviceMatrix::zeros(device, [16, 24]).unwrap()
 }
 
-/// Puts another choice for the layer into the file: one that the model does not name.
+/// Puts another choice for the layer into the file. The model does not name it.
 fn plant(folder: &Path) -> Configuration {
     let device = Device::open(DeviceChoice::SoftSm90).unwrap();
     let planted = Configuration::new(find_kernel("wgmma_128x192").unwrap());
@@ -57,7 +57,7 @@ fn nothing_is_measured_unless_somebody_says_so() {
         gemm(&x, w.t()).measured(off).run(&mut y(&device)).unwrap();
     }
     assert!(!file(folder.path()).path().exists());
-    // A plan without a measurement is no reason against one.
+    // An unmeasured plan does not prevent a measurement.
     gemm(&x, w.t()).run(&mut y(&device)).unwrap();
     assert_eq!(file(folder.path()).products(&device).unwrap().len(), 1);
 }
@@ -92,7 +92,7 @@ fn a_product_is_measured_once_and_computed_right() {
     let builder = gemm(&x, w.t()).builder(&y(&second)).unwrap();
     assert_eq!(*builder.configuration(), planted);
     assert_eq!(file(folder.path()).products(&second).unwrap().len(), 2);
-    // One that began before it knows by its next measurement.
+    // A process that began earlier learns it at its next measurement.
     assert_eq!(auto.measure(&[layer()], 3).unwrap()[0].choice, planted);
     assert_ne!(auto.by_model_alone().choose(&layer()).unwrap(), planted);
 }
@@ -117,7 +117,7 @@ fn what_was_measured_with_another_kernel_or_driver_is_measured_again() {
         let measured = &auto.measure(&[layer()], 2).unwrap()[0];
         assert_eq!((measured.skipped, measured.timed.len()), (None, 2));
         assert_ne!(measured.choice, planted);
-        // It replaces the other.
+        // The new record replaces the stale one.
         let products = file(folder.path()).products(&device).unwrap();
         assert_eq!(products.len(), 1);
         assert!(!fs::read_to_string(&path).unwrap().contains("wgmma_128x192"));
@@ -131,7 +131,7 @@ fn a_broken_file_is_reported_once_and_stays() {
     fs::write(&path, "{ \"gpu\": 3 }").unwrap();
     let device = device(folder.path());
     let (x, w, mut y) = (ones(&device, 16), ones(&device, 24), y(&device));
-    // Products without a measurement do not care.
+    // Products that are not measured ignore the file.
     gemm(&x, w.t()).run(&mut y).unwrap();
     let error = gemm(&x, w.t()).measured(2).run(&mut y).unwrap_err().to_string();
     assert!(error.contains("products.json") && error.contains("repair or remove it"), "{error}");
@@ -161,7 +161,7 @@ fn a_capture_measures_nothing() {
     let (x, w, mut y) = (ones(&device, 16), ones(&device, 24), y(&device));
     let auto = device.auto().unwrap();
     let mut skipped = None;
-    // The kernel is loaded outside.
+    // The kernel is loaded before the capture.
     gemm(&x, w.t()).run(&mut y).unwrap();
     let graph = device.stream().capture(|| {
         skipped = auto.measure(&[layer()], 3)?[0].skipped;
@@ -186,7 +186,7 @@ fn two_threads_measure_once() {
     let measure = || auto.measure(&[layer()], 2).unwrap()[0].skipped;
     let run = || {
         let (x, w, mut y) = (ones(&device, 16), ones(&device, 24), y(&device));
-        // Whoever holds the stream may measure, too.
+        // The holder of the stream may also measure.
         let stream = device.stream();
         let _exclusive = stream.exclusive();
         gemm(&x, w.t()).measured(2).run(&mut y).unwrap();

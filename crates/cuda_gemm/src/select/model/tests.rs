@@ -1,4 +1,4 @@
-//! The arithmetic, with costs that are easy to calculate with. They were measured nowhere.
+//! The model's arithmetic, with simple costs. They were measured nowhere.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ const DEVICE: DeviceCosts = DeviceCosts {
     matrix: 2.0,
 };
 
-/// A block takes 100 ns and a step 10 ns, whatever its neighbours do.
+/// Blocks take 100 ns, and steps 10 ns. Their neighbours do not matter.
 const ENTRY: EntryCosts = EntryCosts {
     resident: 1,
     step_ns: 10.0,
@@ -53,7 +53,7 @@ const ENTRY: EntryCosts = EntryCosts {
     misaligned_operand: 0.0,
 };
 
-/// Costs of a kernel, whose steps take twice as long for misaligned matrices.
+/// Costs of a kernel. Misaligned matrices double its step time, if it has another entry point.
 fn costs(name: &str, aligned: EntryCosts) -> Costs {
     let kernel = find_kernel(name).unwrap();
     let twice = EntryCosts { step_ns: 2.0 * aligned.step_ns, ..aligned };
@@ -77,7 +77,7 @@ fn time(model: &Model, gemm: &Gemm, splits: u32) -> f64 {
     time_by(model, gemm, Configuration { splits, ..plain })
 }
 
-/// A product of tiles of 64 x 64, with steps of 64.
+/// A product of whole tiles and steps of 64.
 fn tiles(rows: usize, cols: usize, steps: usize) -> Gemm {
     Gemm::new(64 * rows, 64 * cols, 64 * steps)
 }
@@ -98,15 +98,15 @@ fn waves_are_whole() {
     ] {
         assert_eq!(time(&model, &tiles(rows, cols, 3), 1), 1000.0 + expected, "{rows} x {cols}");
     }
-    // A part of a tile is a tile, and a part of a step a step. Misaligned, a step takes twice.
+    // Parts of tiles and steps count whole. A misaligned step takes twice as long.
     assert_eq!(time(&model, &Gemm::new(64 + 1, 4, 2 * 64 + 4), 1), 1000.0 + alone);
     assert_eq!(time(&model, &Gemm::new(64 + 1, 3, 2 * 64 + 4), 1), 1000.0 + alone + 30.0);
-    // Nothing to sum is a step; nothing at all has no time.
+    // Without anything to sum there is one step. A C without elements has no time.
     assert_eq!(time(&model, &tiles(1, 1, 3).scaled(0.0, 0.0), 1), 1000.0 + 120.0 + 10.0);
     assert!(model.fastest(&Gemm::new(0, 5, 5)).is_none());
 }
 
-/// Two resident blocks are as fast as one, until they wait for the multiprocessor.
+/// Two resident blocks may be as fast as one. At some point they wait for the multiprocessor.
 #[test]
 fn resident_blocks_share_throughput() {
     let step = |shared_step_ns| {
@@ -130,12 +130,12 @@ fn splits_meet() {
     // A reduction for each wave: 25 blocks come in three.
     let three_waves = 3.0 * (100.0 + 4.0 * 10.0) + 3.0 * (50.0 + 25.0 * 7.0);
     assert_eq!(time(&model, &gemm, 25), 1000.0 + three_waves);
-    // The best is a split for each multiprocessor.
+    // The best number of splits is one per multiprocessor.
     let best = model.fastest(&gemm).unwrap();
     assert_eq!((best.configuration.splits, best.ns.round()), (10, 1320.0));
     assert_eq!(model.fastest(&tiles(10, 1, 4)).unwrap().configuration.splits, 1);
     assert_eq!(model.fastest(&tiles(1, 1, 1)).unwrap().configuration.splits, 1);
-    // A configuration is what a launch does.
+    // A launch does what its configuration says.
     let limits = Device::open(DeviceChoice::Soft).unwrap().info().limits;
     for estimate in model.ranking(&tiles(1, 3, 77)) {
         let choice = estimate.configuration;
@@ -214,7 +214,7 @@ fn misaligned_matrices_and_epilogues_are_stored_slower() {
     assert_eq!(store(gemm.then(Epilogue::new().residual())), 300.0);
 }
 
-/// Persistent blocks compute one tile after the other, or share the steps of all.
+/// Persistent blocks compute several tiles, or share steps.
 #[test]
 fn persistent_blocks_share_steps() {
     let persistent = EntryCosts { next_tile: 0.3, ..ENTRY };
@@ -235,7 +235,7 @@ fn persistent_blocks_share_steps() {
     assert_eq!(time(1, 1), 110.0);
 }
 
-/// A cluster lies in one GPC, so fewer run at once than multiprocessors have room for.
+/// A cluster lies in one GPC. So fewer run at once than multiprocessors have room for.
 #[test]
 fn clusters_come_in_waves() {
     let model = model("wgmma_split_256x128", ENTRY);
@@ -291,7 +291,7 @@ fn sums_of_few_elements_are_compensated() {
     }
 }
 
-/// FMAs are more accurate than TF32, and may take 2 % longer.
+/// FMAs may take 2 % longer than TF32. They are more accurate.
 #[test]
 fn fmas_are_chosen_for_tf32_if_they_are_as_fast() {
     for (factor, expected) in [(1.01, "tile_64x64"), (1.1, "tf32_64x128")] {
@@ -304,7 +304,7 @@ fn fmas_are_chosen_for_tf32_if_they_are_as_fast() {
     }
 }
 
-/// It is part of every first call for a shape.
+/// Choosing is part of a shape's first call.
 #[test]
 fn choosing_is_quick() {
     let table = &Table::built_in().unwrap()[0];
@@ -323,7 +323,7 @@ fn choosing_is_quick() {
     }
 }
 
-/// Nothing to compute, and what no launch takes: no time, and no overflow on the way.
+/// Products without elements, or too large, have no time. Nothing overflows on the way.
 #[test]
 fn what_cannot_be_launched_takes_no_time() {
     let model =

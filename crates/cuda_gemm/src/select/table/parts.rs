@@ -1,4 +1,4 @@
-//! The parts of a table, as they are in JSON.
+//! The parts of a table, as in JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,29 +37,29 @@ pub struct Measured {
     pub capability: (u32, u32),
     /// Streaming multiprocessors.
     pub multiprocessors: u32,
-    /// The highest clock of these, in kHz.
+    /// The multiprocessors' highest clock, in kHz.
     pub clock_khz: u32,
-    /// FP32 lanes of each.
+    /// FP32 lanes of each multiprocessor.
     pub lanes: u32,
     /// Bytes of the L2 cache.
     pub l2_bytes: u64,
-    /// What the memory can do at best, in GB/s (10^9).
+    /// The peak memory bandwidth, in GB/s (10^9).
     pub memory_gbytes: f64,
-    /// When, in seconds since 1970.
+    /// The time of the measurement, in seconds since 1970.
     pub unix_time: u64,
-    /// The driver's version, where the system told.
+    /// The driver's version, if the system reports it.
     pub driver_version: Option<String>,
     /// The version of this library.
     pub host_version: String,
-    /// The SHA-256 of the PTX of each entry point that was measured.
+    /// The SHA-256 of each measured entry point's PTX.
     pub ptx_sha256: BTreeMap<String, String>,
-    /// Entry points whose PTX has changed since, as the table openly says: the SHA-256 of what is
-    /// taken in place of what was measured.
+    /// Entry points whose PTX changed after the measurement. The SHA-256 is of the PTX that the
+    /// table accepts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub changed_since: BTreeMap<String, String>,
 }
 
-/// What a kernel takes: see [`Model`](crate::select::Model) for how these make a time.
+/// The costs of a kernel. A [`Model`](crate::select::Model) makes times of them.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Costs {
@@ -68,37 +68,39 @@ pub struct Costs {
     pub kernel: &'static KernelDescriptor,
     /// The first entry point.
     pub aligned: EntryCosts,
-    /// The entry point for misaligned matrices, if the kernel has one.
+    /// The entry point for misaligned matrices, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unaligned: Option<EntryCosts>,
 }
 
-/// What an entry point takes.
+/// The costs of an entry point.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EntryCosts {
     /// Blocks that are resident on a multiprocessor.
     pub resident: u32,
-    /// A step along K of a block that is alone on its multiprocessor, in nanoseconds.
+    /// A lone block's step along K, in nanoseconds. No other block is on its multiprocessor.
     pub step_ns: f64,
-    /// A step along K of each of several resident blocks, in nanoseconds of the multiprocessor.
+    /// A step along K of each of several blocks. They are resident together, and the time is in
+    /// nanoseconds of the multiprocessor.
     pub shared_step_ns: f64,
-    /// The start of a block, and its last store, in nanoseconds.
+    /// A block's start and last store, in nanoseconds.
     pub block_ns: f64,
     /// A tile's store, in nanoseconds of the multiprocessor.
     pub store_ns: f64,
-    /// A further tile of the same block, relative to `block_ns` and `store_ns`.
+    /// A further tile of the same block. It is relative to `block_ns` and `store_ns`.
     pub next_tile: f64,
-    /// Split-K and stream-K: to meet at a shared tile, in nanoseconds.
+    /// Meeting at a shared tile, in nanoseconds. It is for split-K and stream-K.
     pub reduction_ns: f64,
-    /// Split-K and stream-K: to add one block's partial sums, in nanoseconds.
+    /// Adding one block's partial sums, in nanoseconds. It is for split-K and stream-K.
     pub partial_ns: f64,
-    /// The growth of a step for a tile that lies almost entirely out of bounds.
+    /// The growth of a step for out-of-bounds tiles. It is for a tile that is almost entirely out
+    /// of bounds.
     pub out_of_bounds: f64,
-    /// The growth of `store_ns` for a C whose rows do not begin on 16 bytes.
+    /// The growth of `store_ns` for a misaligned C. Its rows do not begin on 16 bytes.
     pub misaligned_c: f64,
-    /// The growth of a step for an A or B that the threads read and whose rows do not begin on 16
-    /// bytes.
+    /// The growth of a step for misaligned operands. Threads read an A or B whose rows do not begin
+    /// on 16 bytes.
     pub misaligned_operand: f64,
 }
 
@@ -119,34 +121,34 @@ impl EntryCosts {
     }
 }
 
-/// What launches and memory take, whatever the kernel.
+/// The costs of launches and memory, whatever the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceCosts {
     /// A launch that has nothing to do, in nanoseconds.
     pub launch_ns: f64,
-    /// Bytes read plus bytes written in a copy, in GB/s (10^9).
+    /// The rate of a copy, in GB/s (10^9). Bytes read and bytes written count.
     pub copy_gbytes: f64,
-    /// The copies of A and B before a product, without their bytes, in nanoseconds.
+    /// Staging A and B, in nanoseconds, without their bytes.
     pub staging_ns: f64,
-    /// Clusters of 1 to 8 blocks that run at once, with one block per multiprocessor.
+    /// Resident clusters of 1 to 8 blocks. A multiprocessor holds one of their blocks.
     pub clusters: [u32; 8],
-    /// The growth of a tile's store for each vector of an epilogue: a scale or a bias.
+    /// A store's growth for each vector of an epilogue. Scale and bias are vectors.
     pub vector: f64,
-    /// The growth of a tile's store for an activation.
+    /// A store's growth for an activation.
     pub activation: f64,
-    /// The growth of a tile's store for each matrix that is read: an old C or a residual.
+    /// A store's growth for each matrix that is read. It may be an old C or a residual.
     pub matrix: f64,
 }
 
-/// A product of dense matrices, and the fastest configuration that was measured for it.
+/// A product of dense matrices, and its fastest configuration.
 ///
 /// Tables and [files of products](crate::select::ProductFile) have these records. In a table, a
 /// kernel for f32 is among the table's `kernels`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredProduct {
-    /// What it is computed in.
+    /// The precision.
     #[serde(
         default,
         skip_serializing_if = "is_default",
@@ -166,10 +168,10 @@ pub struct MeasuredProduct {
     /// Whether B lies transposed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub trans_b: bool,
-    /// How many products there are, whose matrices lie one below the other.
+    /// The number of products. Their matrices lie one below the other.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub batch: usize,
-    /// The type of C, in 16 bits; otherwise it makes no difference, and is f32.
+    /// The type of C. Only products in 16 bits distinguish types; for others it is f32.
     #[serde(
         default,
         skip_serializing_if = "is_default",
@@ -177,10 +179,10 @@ pub struct MeasuredProduct {
         deserialize_with = "element_by_name"
     )]
     pub output: Element,
-    /// Likewise, whether an old C is read: beta is not 0.
+    /// Whether an old C is read (beta not 0). Only products in 16 bits distinguish this.
     #[serde(default, skip_serializing_if = "is_default")]
     pub reads_c: bool,
-    /// Likewise, whether there is an epilogue.
+    /// Whether there is an epilogue. Only products in 16 bits distinguish this.
     #[serde(default, skip_serializing_if = "is_default")]
     pub has_epilogue: bool,
     /// The fastest configuration that was measured.
@@ -222,7 +224,7 @@ pub struct Timed {
 }
 
 impl Measured {
-    /// This device, now, before any kernel is measured: see [`Measured::add`].
+    /// Describes this device before any kernel is measured. [`Measured::add`] adds kernels.
     ///
     /// # Errors
     ///
@@ -249,14 +251,15 @@ impl Measured {
         })
     }
 
-    /// Adds a kernel that is measured with its PTX in this program.
+    /// Adds a kernel, with this program's PTX.
     pub fn add(&mut self, kernel: &KernelDescriptor) {
         self.ptx_sha256.extend(digests::of_kernel(self.capability, kernel));
     }
 }
 
 impl MeasuredProduct {
-    /// Makes the record of a product that [can have one](MeasuredProduct::is_possible).
+    /// Makes the record of a product. The product must be [able to have
+    /// one](MeasuredProduct::is_possible).
     ///
     /// In f32, a batch that is launched as one product with more rows has that product's record.
     pub fn new(gemm: &Gemm, best: Timed) -> Self {
@@ -267,20 +270,20 @@ impl MeasuredProduct {
 
     /// Whether a product can have a record.
     ///
-    /// Its matrices are dense, or vectors of 16 bytes reach the same parts of A and B as in dense
-    /// ones; in f32 also of C. Alpha is not 0. It is no batch of pointers, and a batch shares
-    /// neither A nor B.
+    /// Its matrices are dense, or vectors of 16 bytes reach the same parts of A, B and C as in
+    /// dense ones. Alpha is not 0. It is no batch of pointers. A batch that is launched as a batch
+    /// shares neither A nor B.
     pub fn is_possible(gemm: &Gemm) -> bool {
         ProductKey::of(gemm).is_some()
     }
 
-    /// The product, of dense matrices, with beta 0 and without an epilogue.
+    /// The product of dense matrices. Its beta is 0, and it has no epilogue.
     pub fn gemm(&self) -> Gemm {
         let Self { compute, m, n, k, trans_a, trans_b, batch, output, .. } = *self;
         dense([m, n, k], [trans_a, trans_b], batch, compute).stored_as(output)
     }
 
-    /// The key of the products that the record holds for.
+    /// The key of products that the record covers.
     pub(in crate::select) fn key(&self) -> Option<ProductKey> {
         let Self { output, reads_c, has_epilogue, .. } = *self;
         Some(ProductKey::of(&self.gemm())?.stored(Store { output, reads_c, has_epilogue }))
@@ -317,14 +320,14 @@ impl fmt::Debug for Timed {
 }
 
 impl Timed {
-    /// A configuration that took so many nanoseconds.
+    /// A configuration and its time, in nanoseconds.
     pub fn new(configuration: Configuration, ns: f64) -> Self {
         let Configuration { kernel, splits, clusters, blocks_per_multiprocessor, staged } =
             configuration;
         Self { kernel, splits, clusters, blocks_per_multiprocessor, staged, ns }
     }
 
-    /// Without the time.
+    /// The configuration without its time.
     pub fn configuration(&self) -> Configuration {
         let Self { kernel, splits, clusters, blocks_per_multiprocessor, staged, .. } = *self;
         Configuration { kernel, splits, clusters, blocks_per_multiprocessor, staged }

@@ -1,4 +1,4 @@
-//! What every table keeps to.
+//! The rules that every table follows.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -7,10 +7,10 @@ use kernels_gpu::abi::{Arithmetic, Target};
 
 use super::parts::{Costs, DeviceCosts, EntryCosts, Measured, MeasuredProduct, Parts, Timed};
 
-/// The most blocks that a multiprocessor holds at once, on every device.
+/// The most resident blocks per multiprocessor, on any device.
 const MAX_RESIDENT: u32 = 32;
 
-/// What is wrong with a table, if anything is.
+/// Checks a table. The error says what is wrong.
 pub(super) fn check(table: &Parts) -> Result<(), String> {
     let Parts { device, costs, kernels, products } = table;
     check_device(device)?;
@@ -109,7 +109,7 @@ fn check_entry(entry: &str, costs: &EntryCosts) -> Result<(), String> {
     Ok(())
 }
 
-/// The problem of a record for a device of this compute capability, if there is one.
+/// Checks a record for a device's compute capability.
 pub(in crate::select) fn check_product(
     product: &MeasuredProduct,
     capability: (u32, u32),
@@ -135,7 +135,8 @@ pub(in crate::select) fn check_product(
     possible.map_err(|reason| format!("`best`: {reason}"))
 }
 
-/// Checks that a table has digests of a record's kernel.
+/// Checks that a record's kernel has digests or costs. In f32 the kernel must be among the table's
+/// `kernels`.
 fn check_digests(
     product: &MeasuredProduct,
     device: &Measured,
@@ -153,7 +154,7 @@ fn check_digests(
     Ok(())
 }
 
-/// What no measurement is below or above, so that no sum or quotient of some is infinite.
+/// Bounds of all measurements. Sums and quotients of numbers within them are finite.
 const LEAST: f64 = 1e-9;
 const MOST: f64 = 1e15;
 
