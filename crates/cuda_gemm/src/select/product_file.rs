@@ -367,13 +367,18 @@ mod tests {
             ("{".to_owned(), "EOF"),
             (text.replace("Software", "Another"), "its products are of Another"),
             (text.replace("\"splits\": 1", "\"splits\": 0"), "product 8x64x64: `best.splits` is 0"),
-            (text.replace("\"ns\"", "\"us\""), "unknown field `us`"),
         ] {
             fs::write(file.path(), &broken).unwrap();
             let read = file.products(&device).unwrap_err().to_string();
             assert!(read.contains(says) && read.contains("repair or remove it"), "{read}");
             assert!(read.contains("products.json"), "{read}");
         }
+        // An entry of another version of the library is none, and stays.
+        fs::write(file.path(), text.replace("\"ns\"", "\"us\"")).unwrap();
+        assert!(file.products(&device).unwrap().is_empty());
+        file.add(&device, &[product(9, "tile_64x64")]).unwrap();
+        assert_eq!(file.products(&device).unwrap().len(), 1);
+        assert!(fs::read_to_string(file.path()).unwrap().contains("\"us\""));
         fs::write(file.path(), "[]").unwrap();
         assert!(file.add(&device, &[product(8, "tile_64x64")]).is_err());
         assert_eq!(fs::read_to_string(file.path()).unwrap(), "[]");
