@@ -340,4 +340,17 @@ fn what_cannot_be_launched_takes_no_time() {
         }
         assert!(time(Gemm::new(MAX, MAX, MAX), u32::MAX).unwrap().is_finite());
     }
+    // The largest sizes, with every kernel; and settings that no launch has.
+    for table in Table::built_in().unwrap() {
+        let model = Model::new(&table);
+        for costs in model.kernels() {
+            let gemm = Gemm::new(MAX, MAX, MAX).computed_in(Compute::of_kernel(costs.kernel));
+            for (splits, clusters) in [(1, None), (0, None), (0, Some(1)), (8, Some(u32::MAX))] {
+                let plain = Configuration::new(costs.kernel);
+                let choice = Configuration { splits, clusters, ..plain };
+                assert!(model.time(&gemm, &choice).unwrap().ns.is_finite(), "{choice}");
+            }
+            assert!(model.ranking(&gemm).iter().all(|one| one.ns.is_finite()));
+        }
+    }
 }
