@@ -9,6 +9,7 @@ mod samples;
 mod search;
 mod search_result;
 mod tuner;
+mod validated;
 mod validation;
 
 pub use measure::{Calibration, Effort, Fit, refit};
@@ -16,7 +17,5 @@ pub use products::{TunedProducts, check};
 pub use samples::Sample;
 pub use search_result::{Run, SearchResult};
 pub use tuner::{Progress, Tuner};
-pub use validation::{
-    Class, FIRST, MeasuredSummary, ShortSummary, Summary, Validated, Validation,
-    ValidationProgress, draw, validate,
-};
+pub use validated::{FIRST, MeasuredSummary, ShortSummary, Summary, Validated, Validation};
+pub use validation::{Class, ValidationProgress, draw, validate};
