@@ -13,28 +13,32 @@ if [ -z "${CI_TIMES-}" ]; then
     trap 'rm -f "$CI_TIMES"' EXIT
 fi
 
-# Seconds that processors spent on the commands that have ended.
+# usage: processor_seconds SHELL
+# What the commands of this process took that have ended.
 processor_seconds() {
-    awk '{ print int(($16 + $17) / 100) }' /proc/$$/stat
+    awk '{ print int(($16 + $17) / 100) }' "/proc/$1/stat"
 }
 
 # usage: step COMMAND [ARGUMENT...]
 step() {
-    local began=$SECONDS used
-    used=$(processor_seconds)
+    local shell=$BASHPID began=$SECONDS used
+    used=$(processor_seconds "$shell")
     printf '\n== %s (%ss)\n' "$*" "$SECONDS"
     "$@"
     printf '%6ss %6ss of processors  %s\n' \
-        "$((SECONDS - began))" "$(($(processor_seconds) - used))" "$*" >>"$CI_TIMES"
+        "$((SECONDS - began))" "$(($(processor_seconds "$shell") - used))" "$*" >>"$CI_TIMES"
 }
 
 # Two commands at once. What the first one says comes last.
 side_by_side() {
-    local log first status=0
+    local log first second status=0
     log=$(mktemp)
     $1 >"$log" 2>&1 &
     first=$!
-    $2 || status=$?
+    # Not `$2 || status=$?`: there `set -e` would not end it at its first failure.
+    $2 &
+    second=$!
+    wait "$second" || status=$?
     wait "$first" || status=$?
     cat "$log"
     rm "$log"
@@ -46,7 +50,7 @@ report() {
     [ "$is_outermost" ] || return 0
     printf '\n'
     cat "$CI_TIMES"
-    printf '\nall of it passed in %ss, %ss of processors\n' "$SECONDS" "$(processor_seconds)"
+    printf '\nall of it passed in %ss, %ss of processors\n' "$SECONDS" "$(processor_seconds $$)"
 }
 
 # ptxas, and cuobjdump beside it.
@@ -69,28 +73,35 @@ other_systems() {
     RUSTFLAGS="-D warnings" cargo check --quiet -p host -p xtask "${targets[@]}"
 }
 
-# Which crates a stage tests, and with which features: what stages share is compiled once. Arguments
-# go to `cargo test`.
-libraries=(cuda_gemm gemm_bench gemm_report gemm_verify host_system kernels-gpu sample_stats)
+# Which crates a stage tests. The features are those that `host` asks for: what stages share is
+# compiled once. Arguments go to `cargo test`.
+libraries=(cuda_gemm gemm_bench gemm_matrix gemm_report gemm_verify host_system kernels-gpu sample_stats)
 device=(soft_cuda ptx_syntax cuda_driver)
-# The software device with its own assertions: all that needs one but `host` uses this one.
-checked=(--config .cargo/checked.toml)
+features=(--features cuda_driver/json)
 
-# The libraries behind `host`, with the features that it asks for.
+# The libraries behind `host`.
 library_tests() {
-    cargo test "${libraries[@]/#/-p}" --features cuda_driver/json,cuda_gemm/random \
-        && cargo test -p gemm_matrix
+    cargo test "${libraries[@]/#/-p}" "${features[@]}" "$@"
 }
 
 # The software device, what reads PTX for it, and the driver API in front.
 device_tests() {
-    cargo test "${checked[@]}" "${device[@]/#/-p}" \
-        --features ptx_syntax/pack,cuda_driver/json "$@"
+    cargo test "${device[@]/#/-p}" "${features[@]}" "$@"
 }
 
-# All other crates. The two that need faer and ndarray are the nightly's.
+# What no other stage tests: the builder of kernels, the device library and the examples.
 builder_tests() {
-    local others=("${libraries[@]}" "${device[@]}" host gemm_matrix xtask xtask-new)
-    REQUIRE_RUST_SRC=1 cargo test "${checked[@]}" --workspace --features cuda_driver/json \
-        "${others[@]/#/--exclude=}" --exclude faer_views --exclude ndarray_stream "$@"
+    every_test "${libraries[@]/#/--exclude=}" "${device[@]/#/--exclude=}" "$@"
+}
+
+# All three. The packages that need faer and ndarray are the nightly's.
+tested_apart=(host xtask xtask-new faer_views ndarray_stream)
+every_test() {
+    REQUIRE_RUST_SRC=1 cargo test --workspace "${tested_apart[@]/#/--exclude=}" "${features[@]}" "$@"
+}
+
+# The chores, among them a new project outside of this tree with the `[patch]` that it needs, and the
+# archives that they write.
+xtask_tests() {
+    cargo test -p xtask -p xtask-new -p ptx_syntax
 }
