@@ -94,8 +94,10 @@
 //! - `cp.async`, and bulk copies to global memory, copy at the wait, for a group or for the mbarrier
 //!   that they arrive at: a kernel that reads the result without one reads old data, every time.
 //!   Bulk copies that nobody waits for, committed or not, copy when their cluster of blocks ends.
-//! - Bulk reductions (`cp.reduce.async.bulk`) happen when copies would. Each element is one relaxed
-//!   atomic.
+//! - Bulk reductions (`cp.reduce.async.bulk`, also `.tensor`) happen when copies would. Each element
+//!   is one relaxed atomic. A tensor map whose elements `cp.reduce.async.bulk` does not take with an
+//!   operation is a fault; sums of signed 64-bit elements are those of unsigned ones. PTX does not
+//!   say what a GPU does there.
 //! - Compilers make an atomic of 8 or 16 bits from `atom.cas`, `.and`, `.or` or `.xor` of the word
 //!   around it, whose address they round down (`and.b64 a, x, -4`). Such a word may reach over the
 //!   end of an allocation, and so may that of the load in front of the `cas`. The byte at `x` must
@@ -196,8 +198,8 @@
 //! What of the PTX ISA is missing is listed in `ISA.md`. Of the driver's functions there are
 //! `vprintf`, `__assertfail`, `malloc` and `free`. A grid starts when the one in front of it has
 //! ended: what `griddepcontrol` does is known to the checks alone ([`LaunchOptions::early`]).
-//! Tensor maps have elements of f16, bf16, f32 and TF32, rows as long as their swizzle, and no
-//! interleaving.
+//! Tensor maps have elements of f16, bf16, f32, TF32, f64, and integers of 32 and 64 bits, rows as
+//! long as their swizzle, and no interleaving. NaN as the fill of f64 is a guess.
 
 mod checks;
 mod device;
