@@ -67,8 +67,9 @@
 //! - Every access is checked: against the live allocations, against the
 //!   block's shared memory, and for alignment. Addresses are never reused, and
 //!   no device address is a valid host or GPU address.
-//! - A result that is NaN has the bits of an H200, except in the rows with a star, which were not
-//!   compared with a GPU. "Quiet" means that the highest bit of the fraction is set.
+//! - PTX says that f64 keeps NaN payloads, but not whose, and leaves the NaN of f32 open. A result
+//!   that is NaN has the bits of an H200, except in the rows with a star, which were not compared
+//!   with a GPU. "Quiet" means that the highest bit of the fraction is set.
 //!
 //!   | operation | NaN |
 //!   |---|---|
@@ -77,15 +78,18 @@
 //!   | f64 `div` | the first operand if it is NaN, else the second, quiet |
 //!   | f64 `fma` | the second operand, else the third, else the first, quiet |
 //!   | f64 `rcp`, `sqrt` | the operand, quiet |
+//!   | f64 `rsqrt` (*) | the operand, quiet |
+//!   | `rcp.approx.ftz.f64`, `rsqrt.approx.ftz.f64` | `7fffffff00000000`, as PTX says |
 //!   | these without an operand that is NaN | `fff8000000000000` |
-//!   | other operations of f64 (*) | `fff8000000000000` |
+//!   | other operations of f64, as `min`, `max`, `abs`, `neg` (*) | `fff8000000000000` |
 //!   | f64 `.add` of device memory: `atom`, `red`, bulk | what is added, else what was there, unchanged |
 //!   | f64 `.add` of shared memory (*) | what is added, else what was there, unchanged |
 //!   | conversions from and to f64, from bf16 to f32, by `.rna` | the operand's sign and payload |
 //!   | other conversions | the one NaN of their type |
 //!
 //! - `fma` rounds once. `.approx` operations are computed in f64 and rounded once: within the error
-//!   that PTX promises, but not bit-equal to a GPU.
+//!   that PTX promises, but not bit-equal to a GPU. With `.ftz.f64` they ignore the lower 32 bits of
+//!   the operand and clear those of the result, as PTX says.
 //! - Integer division by zero gives all ones, the remainder the dividend; PTX
 //!   leaves both open.
 //! - Shared and local memory start out as NaN in every block, so that reading
