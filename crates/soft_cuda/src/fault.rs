@@ -211,7 +211,7 @@ pub enum FaultKind {
         /// Whether it is a store.
         store: bool,
     },
-    /// A reduction of a tensor whose elements have a type that its operation is not for.
+    /// A reduction of a tensor by an operation that PTX lacks for the type of the elements.
     TensorReduction {
         /// The operation's name in PTX.
         operation: &'static str,

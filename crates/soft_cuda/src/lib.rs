@@ -99,9 +99,9 @@
 //!   that they arrive at: a kernel that reads the result without one reads old data, every time.
 //!   Bulk copies that nobody waits for, committed or not, copy when their cluster of blocks ends.
 //! - Bulk reductions (`cp.reduce.async.bulk`, also `.tensor`) happen when copies would. Each element
-//!   is one relaxed atomic. A tensor map whose elements `cp.reduce.async.bulk` does not take with an
-//!   operation is a fault; sums of signed 64-bit elements are those of unsigned ones. PTX does not
-//!   say what a GPU does there.
+//!   is one relaxed atomic. With a tensor map the elements may have the types that
+//!   `cp.reduce.async.bulk` accepts for the operation, and `.add` also accepts signed 64-bit ones.
+//!   Others are a fault. PTX does not say what a GPU does with them.
 //! - Compilers make an atomic of 8 or 16 bits from `atom.cas`, `.and`, `.or` or `.xor` of the word
 //!   around it, whose address they round down (`and.b64 a, x, -4`). Such a word may reach over the
 //!   end of an allocation, and so may that of the load in front of the `cas`. The byte at `x` must

@@ -376,8 +376,10 @@ impl<'a> Context<'a> {
         items.filter(|item| self.source.items[*item].kind == ItemKind::Invocation).collect()
     }
 
-    /// Files that are included in a part of `file`, and in these. A module's own text, which
-    /// documentation shows, is none. `around` are the files that include this one.
+    /// Adds the files that a part of `file` includes, and what these include.
+    ///
+    /// A module's own text is left out: documentation shows it. `around` are the files that include
+    /// this one.
     fn included(
         &self,
         tokens: &Tokens,
@@ -389,13 +391,13 @@ impl<'a> Context<'a> {
         let folder = self.source.folder().to_string_lossy();
         for at in range {
             let Some(argument) = includes(tokens, at) else { continue };
-            // What a macro was given is found where it is used.
+            // An argument of a macro is found where the macro is used.
             let Some(name) = constant(tokens, argument, &folder) else { continue };
             let path = file.with_file_name(name);
             if around.contains(&path) {
                 continue;
             }
-            // What is not there, no build can include.
+            // A build cannot include a missing file.
             let bytes = fs::read(&path).unwrap_or_default();
             key.bytes.extend(Sha256::digest(&bytes));
             if tokens.is(at, "include")
@@ -413,7 +415,7 @@ impl<'a> Context<'a> {
     fn expansion(&self, item: &Item, mentions: &Mentions<'_>) -> Expansion {
         let tokens = self.source.tokens(&item.span);
         let mut all = Expansion::of(tokens, &item.span.range);
-        // Its own includes are known, unless a macro in it has them.
+        // `included` has the item's own includes, except those by an argument of an inner macro.
         let folder = self.source.folder().to_string_lossy();
         let arguments = item.span.range.clone().filter_map(|at| includes(tokens, at));
         let mut names = arguments.map(|argument| constant(tokens, argument, &folder));
@@ -425,7 +427,7 @@ impl<'a> Context<'a> {
                 all.join(&Expansion::of(tokens, range));
             }
             all.sees_place |= self.names.macros.tracks(tokens, range);
-            // What the crate does not declare is another's.
+            // Macros that this crate does not declare are another crate's.
             for name in used(tokens, range.clone()) {
                 if self.scope.macros(item.module, name).is_empty() {
                     all.join(&self.names.macros.expansion(name));
@@ -435,8 +437,7 @@ impl<'a> Context<'a> {
         all
     }
 
-    /// Files that macros may include beside `file`, by strings of theirs and of their users. A
-    /// module's text, which documentation shows, is none.
+    /// Adds the files beside `file` that macros may include, except modules.
     fn included_by_macros(&self, names: &BTreeSet<String>, file: &Path, key: &mut Key) {
         let is_module = |path: &Path| self.source.files.iter().any(|file| file.path == path);
         for path in names.iter().map(|name| file.with_file_name(name)) {

@@ -1,6 +1,6 @@
 //! What macros see of the place where they are used.
 //!
-//! `line!()` in a macro is the line of its user, and a file that it includes lies beside its user.
+//! `line!()` in a macro gives the user's line. A file that a macro includes lies beside the user's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -19,7 +19,7 @@ pub struct Expansion {
 }
 
 impl Expansion {
-    /// That of a macro's body.
+    /// Looks through the body of a macro.
     pub fn of(tokens: &Tokens, range: &Range<usize>) -> Self {
         Expansion {
             sees_place: sees_place(tokens, range),
@@ -108,7 +108,7 @@ pub fn sees_place(tokens: &Tokens, range: &Range<usize>) -> bool {
     })
 }
 
-/// Where the argument of a macro that includes a file begins and ends, if one stands here.
+/// The argument of an `include!` or its like that begins here.
 pub fn includes(tokens: &Tokens, at: usize) -> Option<Range<usize>> {
     let is_include = tokens.get(at).first == b'i'
         && matches!(tokens.word(at), Some("include" | "include_str" | "include_bytes"))
@@ -178,7 +178,7 @@ fn unescaped(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// The text of an expression of strings, `concat!`, and the folder of the crate.
+/// The text of a string, of `concat!`, or of `env!("CARGO_MANIFEST_DIR")`, which is `folder`.
 pub fn constant(tokens: &Tokens, range: Range<usize>, folder: &str) -> Option<String> {
     if let Some(text) = unquoted(tokens, range.start) {
         return Some(text);

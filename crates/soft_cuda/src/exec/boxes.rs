@@ -64,8 +64,9 @@ pub(super) fn copy_box(
     Ok(())
 }
 
-/// Transports an element of a tensor. In shared memory it is as `convert` makes it, or `fill` where the
-/// tensor has none.
+/// Transports an element of a tensor.
+///
+/// A load writes what `convert` makes of the element, or `fill` outside of the tensor.
 ///
 /// # Safety
 /// Both places are aligned and hold an element.

@@ -267,8 +267,8 @@ unsafe fn tensor(
 }
 
 /// A copy to global memory: as [`Load`], with the operands destination or
-/// tensor map, and source. In place of a tensor copy's packed [`Reduction`] is the number of the
-/// operation plus 1, or 0.
+/// tensor map, and source. A tensor copy has no packed [`Reduction`], but the number of
+/// its operation plus 1, or 0.
 pub(crate) struct Save;
 
 // SAFETY: touches only the slots named.

@@ -313,8 +313,7 @@ pub(crate) fn extreme<T: Float>(a: T, b: T, x: u32, min: bool) -> T {
     }
 }
 
-/// What a function of the upper words of f64 gives: of the operand it sees the upper 32 bits alone,
-/// and it gives no others.
+/// Applies `f` to the upper 32 bits of an f64, and rounds the result to its upper 32 bits.
 #[inline(always)]
 fn upper(a: f64, f: impl Fn(f64) -> f64) -> f64 {
     const LOWER: u64 = u32::MAX as u64;

@@ -156,8 +156,9 @@ impl Reduction {
         (word != 0).then(|| Reduction { rmw: RMWS[(word >> 8) as usize], bytes: word & 0xff })
     }
 
-    /// How many bytes of `bytes` bytes of device memory the checks take at once. They know an
-    /// atomic of 8 bytes by its size, and it is none of the same words as others.
+    /// The size of one access for the checks, where `bytes` bytes are copied or reduced.
+    ///
+    /// Atomics of 8 bytes race with smaller ones, and the checks tell them apart by this size.
     pub(crate) fn checked_at_once(reduction: Option<Reduction>, bytes: u32) -> u32 {
         match reduction {
             Some(Reduction { bytes: 8, .. }) => 8,

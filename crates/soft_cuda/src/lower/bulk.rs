@@ -294,8 +294,8 @@ impl Lowering<'_> {
     }
 
     /// Emits a copy to shared memory, which has three places, and ranks that it goes to or none,
-    /// or from there. `reduction` is 0, a packed [`Reduction`], or of tensors the number of the
-    /// operation plus 1.
+    /// or from there. `reduction` is 0, a packed [`Reduction`], or for tensors the number of
+    /// the operation plus 1.
     fn bulk_copy(
         &mut self,
         at: &Context<'_>,
