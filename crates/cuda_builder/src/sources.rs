@@ -22,10 +22,21 @@
 //! - an item that moves to a module with other traits or another crate's `*` in scope, or whose
 //!   macros may declare names that the item uses;
 //! - in a crate on which others depend: a public item that moves, if another one has its name;
-//! - an item with `line!()` and its like, by any change of its file.
+//! - an item with `line!()` and its like, by any change of its file;
+//! - an item that uses a macro with `line!()`, or a function with `#[track_caller]`, by any change of
+//!   its file.
 //!
-//! No digest sees these: the order in which the optimiser gets functions, a derive that reads
-//! documentation, and a kernel that reads its own file (`include_str!`).
+//! Included files count. Their names are strings of any kind, and `concat!` of strings and of
+//! `env!("CARGO_MANIFEST_DIR")`. If a macro includes what its user names, all strings of both count
+//! that name a file, except a module.
+//!
+//! No digest sees these:
+//! - the order in which the optimiser gets functions;
+//! - a derive that reads documentation;
+//! - a kernel that reads its own file (`include_str!`), or the file of a module through a macro;
+//! - an included file whose name the build makes, as with `env!("OUT_DIR")`;
+//! - the line of a panic, which no kernel has that [`strict`](crate::CudaBuilder::strict) accepts;
+//! - `line!()` that a procedural macro makes.
 //!
 //! Parts of the workspace's `Cargo.toml` and `Cargo.lock` count: the versions of the packages that
 //! the crates reach, their lines in `[workspace.dependencies]`, and the settings for all packages.
@@ -58,6 +69,7 @@ use crate::CudaBuilderError;
 mod digest;
 mod family;
 mod items;
+mod macros;
 mod scope;
 mod tokens;
 mod workspace;

@@ -237,9 +237,11 @@ fn what_the_encoder_refuses() {
     let (_device, _context) = open(cuda_driver::soft_sm90_ordinal());
     let buffer = DeviceBuffer::from_slice(&[0_f32; 1 << 16]).unwrap();
     let good = Tiled::new(buffer.as_device_ptr().as_raw());
-    assert!(good.encode().is_ok());
+    for data_type in (2..=9).chain([11]) {
+        assert!(Tiled { data_type, ..good }.encode().is_ok(), "{data_type}");
+    }
     type Change = fn(&mut Tiled);
-    let invalid: [(Change, &str); 16] = [
+    let invalid: [(Change, &str); 17] = [
         (|t| t.address += 4, "not a multiple of 16"),
         (|t| t.strides[0] = 20, "multiple of 16 below 2^40"),
         (|t| t.strides[0] = 1 << 40, "multiple of 16 below 2^40"),
@@ -255,10 +257,11 @@ fn what_the_encoder_refuses() {
         (|t| t.rank = 6, "1 to 5 dimensions"),
         (|t| t.swizzle = 9, "no swizzle"),
         (|t| t.fill = 2, "no fill"),
+        (|t| (t.data_type, t.fill) = (2, 1), "fill with zeros"),
         (|t| t.interleave = 3, "no data type, interleave or promotion"),
     ];
     let unsupported: [(Change, &str); 4] = [
-        (|t| t.data_type = 8, "FLOAT32"),
+        (|t| t.data_type = 10, "_FTZ"),
         (|t| t.interleave = 1, "interleaved"),
         (|t| t.steps[0] = 2, "element strides"),
         (|t| (t.boxes[0], t.swizzle) = (16, 3), "swizzles only rows of 128"),

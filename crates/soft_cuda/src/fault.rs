@@ -7,6 +7,7 @@ use ptx_syntax::source::Place as SourcePlace;
 pub use crate::earlier::Earlier;
 use crate::error::{MemoryCall, Place};
 pub use crate::space::{Access, AddressSpace};
+use crate::tensor::TensorElement;
 
 /// A kernel that broke a rule: where, who, and what.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -209,6 +210,13 @@ pub enum FaultKind {
         start: i32,
         /// Whether it is a store.
         store: bool,
+    },
+    /// A reduction of a tensor by an operation that PTX lacks for the type of the elements.
+    TensorReduction {
+        /// The operation's name in PTX.
+        operation: &'static str,
+        /// The type of the elements.
+        element: TensorElement,
     },
     /// A bulk copy of a number of bytes that is not a multiple of 16.
     BulkSize {
@@ -419,6 +427,11 @@ impl fmt::Display for FaultKind {
             FaultKind::TensorStart { start, .. } => write!(
                 f,
                 "a tensor copy that begins at element {start} of the rows, which is not a multiple of 16 bytes"
+            ),
+            FaultKind::TensorReduction { operation, element } => write!(
+                f,
+                "a reduction by `.{operation}` of a tensor whose elements are {}; `cp.reduce.async.bulk` has none for them",
+                element.types()[0]
             ),
             FaultKind::BulkSize { bytes } => {
                 write!(f, "a bulk copy of {bytes} bytes, which is not a multiple of 16")

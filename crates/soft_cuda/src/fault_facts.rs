@@ -28,6 +28,7 @@ impl FaultKind {
             FaultKind::BadMatrix { .. } => "BadMatrix",
             FaultKind::BadTensorMap { .. } => "BadTensorMap",
             FaultKind::TensorStart { .. } => "TensorStart",
+            FaultKind::TensorReduction { .. } => "TensorReduction",
             FaultKind::BulkSize { .. } => "BulkSize",
             FaultKind::BulkToOwnBlock { .. } => "BulkToOwnBlock",
             FaultKind::BadBarrier { .. } => "BadBarrier",

@@ -67,8 +67,9 @@
 //! - Every access is checked: against the live allocations, against the
 //!   block's shared memory, and for alignment. Addresses are never reused, and
 //!   no device address is a valid host or GPU address.
-//! - A result that is NaN has the bits of an H200, except in the rows with a star, which were not
-//!   compared with a GPU. "Quiet" means that the highest bit of the fraction is set.
+//! - PTX says that f64 keeps NaN payloads, but not whose, and leaves the NaN of f32 open. A result
+//!   that is NaN has the bits of an H200, except in the rows with a star, which were not compared
+//!   with a GPU. "Quiet" means that the highest bit of the fraction is set.
 //!
 //!   | operation | NaN |
 //!   |---|---|
@@ -77,15 +78,18 @@
 //!   | f64 `div` | the first operand if it is NaN, else the second, quiet |
 //!   | f64 `fma` | the second operand, else the third, else the first, quiet |
 //!   | f64 `rcp`, `sqrt` | the operand, quiet |
+//!   | f64 `rsqrt` (*) | the operand, quiet |
+//!   | `rcp.approx.ftz.f64`, `rsqrt.approx.ftz.f64` | `7fffffff00000000`, as PTX says |
 //!   | these without an operand that is NaN | `fff8000000000000` |
-//!   | other operations of f64 (*) | `fff8000000000000` |
+//!   | other operations of f64, as `min`, `max`, `abs`, `neg` (*) | `fff8000000000000` |
 //!   | f64 `.add` of device memory: `atom`, `red`, bulk | what is added, else what was there, unchanged |
 //!   | f64 `.add` of shared memory (*) | what is added, else what was there, unchanged |
 //!   | conversions from and to f64, from bf16 to f32, by `.rna` | the operand's sign and payload |
 //!   | other conversions | the one NaN of their type |
 //!
 //! - `fma` rounds once. `.approx` operations are computed in f64 and rounded once: within the error
-//!   that PTX promises, but not bit-equal to a GPU.
+//!   that PTX promises, but not bit-equal to a GPU. With `.ftz.f64` they ignore the lower 32 bits of
+//!   the operand and clear those of the result, as PTX says.
 //! - Integer division by zero gives all ones, the remainder the dividend; PTX
 //!   leaves both open.
 //! - Shared and local memory start out as NaN in every block, so that reading
@@ -94,8 +98,10 @@
 //! - `cp.async`, and bulk copies to global memory, copy at the wait, for a group or for the mbarrier
 //!   that they arrive at: a kernel that reads the result without one reads old data, every time.
 //!   Bulk copies that nobody waits for, committed or not, copy when their cluster of blocks ends.
-//! - Bulk reductions (`cp.reduce.async.bulk`) happen when copies would. Each element is one relaxed
-//!   atomic.
+//! - Bulk reductions (`cp.reduce.async.bulk`, also `.tensor`) happen when copies would. Each element
+//!   is one relaxed atomic. With a tensor map the elements may have the types that
+//!   `cp.reduce.async.bulk` accepts for the operation, and `.add` also accepts signed 64-bit ones.
+//!   Others are a fault. PTX does not say what a GPU does with them.
 //! - Compilers make an atomic of 8 or 16 bits from `atom.cas`, `.and`, `.or` or `.xor` of the word
 //!   around it, whose address they round down (`and.b64 a, x, -4`). Such a word may reach over the
 //!   end of an allocation, and so may that of the load in front of the `cas`. The byte at `x` must
@@ -196,8 +202,8 @@
 //! What of the PTX ISA is missing is listed in `ISA.md`. Of the driver's functions there are
 //! `vprintf`, `__assertfail`, `malloc` and `free`. A grid starts when the one in front of it has
 //! ended: what `griddepcontrol` does is known to the checks alone ([`LaunchOptions::early`]).
-//! Tensor maps have elements of f16, bf16, f32 and TF32, rows as long as their swizzle, and no
-//! interleaving.
+//! Tensor maps have elements of f16, bf16, f32, TF32, f64, and integers of 32 and 64 bits, rows as
+//! long as their swizzle, and no interleaving. NaN as the fill of f64 is a guess.
 
 mod checks;
 mod device;

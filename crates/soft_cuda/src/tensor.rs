@@ -44,6 +44,7 @@ impl Swizzle {
 
 /// The type of a tensor's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum TensorElement {
     /// 16 bits.
     F16,
@@ -55,19 +56,59 @@ pub enum TensorElement {
     /// 32 bits. A copy to shared memory rounds f32 to the nearest, ties to even, as an H200 does
     /// (`runs/h200/tf32`).
     Tf32,
+    /// Unsigned, 32 bits.
+    U32,
+    /// Signed, 32 bits.
+    S32,
+    /// Unsigned, 64 bits.
+    U64,
+    /// Signed, 64 bits.
+    S64,
+    /// 64 bits.
+    F64,
 }
 
 impl TensorElement {
-    const ALL: [TensorElement; 4] =
-        [TensorElement::F16, TensorElement::Bf16, TensorElement::F32, TensorElement::Tf32];
-
-    fn is_wide(self) -> bool {
-        matches!(self, TensorElement::F32 | TensorElement::Tf32)
-    }
+    const ALL: [TensorElement; 9] = [
+        TensorElement::F16,
+        TensorElement::Bf16,
+        TensorElement::F32,
+        TensorElement::Tf32,
+        TensorElement::U32,
+        TensorElement::S32,
+        TensorElement::U64,
+        TensorElement::S64,
+        TensorElement::F64,
+    ];
 
     /// Bytes of an element.
     pub(crate) fn bytes(self) -> u32 {
-        if self.is_wide() { 4 } else { 2 }
+        match self {
+            TensorElement::F16 | TensorElement::Bf16 => 2,
+            TensorElement::F32 | TensorElement::Tf32 => 4,
+            TensorElement::U32 | TensorElement::S32 => 4,
+            TensorElement::U64 | TensorElement::S64 | TensorElement::F64 => 8,
+        }
+    }
+
+    /// The types by which the reductions of PTX may call it, its own first.
+    pub(crate) fn types(self) -> &'static [&'static str] {
+        match self {
+            TensorElement::F16 => &["f16"],
+            TensorElement::Bf16 => &["bf16"],
+            TensorElement::F32 => &["f32"],
+            TensorElement::Tf32 => &["tf32"],
+            TensorElement::U32 => &["u32", "b32"],
+            TensorElement::S32 => &["s32", "b32"],
+            TensorElement::U64 => &["u64", "b64"],
+            // Sums have the same bits with and without a sign.
+            TensorElement::S64 => &["s64", "u64", "b64"],
+            TensorElement::F64 => &["f64"],
+        }
+    }
+
+    fn is_float(self) -> bool {
+        self.types()[0].contains('f')
     }
 }
 
@@ -154,6 +195,11 @@ pub enum TensorMapError {
         /// Bytes that the swizzle permutes.
         span: u32,
     },
+    /// NaN outside of a tensor of integers.
+    #[error(
+        "the elements are integers, but those outside of the tensor would be NaN; fill with zeros"
+    )]
+    NanOfIntegers,
 }
 
 /// A tensor in device memory and the box of it that one copy moves.
@@ -221,6 +267,9 @@ impl TensorMap {
         }
         if !address.is_multiple_of(16) {
             return Err(TensorMapError::Address { address });
+        }
+        if fill == Fill::Nan && !element.is_float() {
+            return Err(TensorMapError::NanOfIntegers);
         }
         let mut map = TensorMap {
             element,
@@ -312,11 +361,10 @@ impl TensorMap {
     }
 
     /// Bits of an element outside of the tensor.
-    pub(crate) fn fill_bits(&self) -> u32 {
+    pub(crate) fn fill_bits(&self) -> u64 {
         match self.fill {
             Fill::Zeros => 0,
-            Fill::Nan if self.element.is_wide() => 0x7fff_ffff,
-            Fill::Nan => 0x7fff,
+            Fill::Nan => i64::MAX as u64 >> (64 - 8 * self.element.bytes()),
         }
     }
 
@@ -330,6 +378,10 @@ impl TensorMap {
             TensorElement::Tf32 => (bits + REST / 2 + (bits >> 13 & 1)) & !REST,
             _ => bits,
         }
+    }
+
+    pub(crate) fn element(&self) -> TensorElement {
+        self.element
     }
 
     /// Bytes of an element.
@@ -384,8 +436,9 @@ mod tests {
 
     #[test]
     fn bytes_and_back() {
-        for (rank, swizzle) in (1..=5).zip([0, 1, 2, 3, 0]) {
-            let (swizzle, element) = (Swizzle::ALL[swizzle], TensorElement::ALL[rank % 4]);
+        for (i, element) in TensorElement::ALL.into_iter().enumerate() {
+            let (rank, swizzle) = (i % 5 + 1, Swizzle::ALL[i % 4]);
+            let fill = if element.is_float() { Fill::Nan } else { Fill::Zeros };
             let boxes = [swizzle.span().unwrap_or(64) / element.bytes(), 3, 256, 1, 2];
             let map = TensorMap::of(
                 element,
@@ -393,7 +446,7 @@ mod tests {
                 &[1 << 32, 7, 8, 9, 10][..rank],
                 &[1 << 39, 16, 32, 48][..rank - 1],
                 &boxes[..rank],
-                (swizzle, Fill::Nan),
+                (swizzle, fill),
             )
             .unwrap();
             assert_eq!(TensorMap::from_bytes(&map.to_bytes()), Some(map));
@@ -416,6 +469,10 @@ mod tests {
         assert_eq!(map(&[4, 0], &[16], &[4, 4]), Err(E::Dimension { index: 1, extent: 0 }));
         let extent = (1 << 32) + 1;
         assert_eq!(map(&[extent], &[], &[4]), Err(E::Dimension { index: 0, extent }));
+        let integers = TensorElement::S64;
+        let nan = (Swizzle::None, Fill::Nan);
+        let integers = TensorMap::of(integers, 0, &[4], &[], &[4], nan);
+        assert_eq!(integers, Err(E::NanOfIntegers));
         assert_eq!(map(&[4, 4], &[20], &[4, 4]), Err(E::Stride { index: 1, bytes: 20 }));
         let bytes = 1 << 40;
         assert_eq!(map(&[4, 4], &[bytes], &[4, 4]), Err(E::Stride { index: 1, bytes }));

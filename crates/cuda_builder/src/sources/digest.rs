@@ -3,10 +3,13 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::hash::BuildHasherDefault;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
 use super::items::{Crate, Item, ItemKind, Span, imports};
+use super::macros::{Expansion, constant, includes, used};
 use super::scope::{Names, Scope, Target, WordHasher};
 use super::tokens::{Kind, Tokens};
 
@@ -103,11 +106,8 @@ impl<'a> Context<'a> {
             key.add(b'@', &module.path);
         }
         let tokens = self.source.tokens(&item.span);
-        self.included(&item.span, &mut key);
-        if depends_on_place(tokens, &item.span) {
-            key.add(b'@', &module.path);
-            key.add(b'f', tokens.source());
-        }
+        let file = &self.source.files[item.span.file].path;
+        self.included(tokens, item.span.range.clone(), file, &mut vec![file.clone()], &mut key);
         // The names in a macro are found where it is used.
         if item.kind == ItemKind::Macro {
             self.raw(&item.span, &mut key);
@@ -120,6 +120,16 @@ impl<'a> Context<'a> {
             let span = &self.source.items[found].span;
             self.tokens(span, item.module, false, &mut key, &mut mentions);
             at += 1;
+        }
+        let expansion = self.expansion(item, &mentions);
+        if expansion.includes {
+            self.included_by_macros(&expansion.strings, file, &mut key);
+        }
+        if expansion.sees_place {
+            let file = file.strip_prefix(self.source.folder()).unwrap_or(file);
+            key.add(b'@', &module.path);
+            key.add(b'@', &file.to_string_lossy().replace('\\', "/"));
+            key.add(b'f', tokens.source());
         }
         self.traits(item.module, &mentions, &mut key);
         self.expanded(index, &mentions, &mut key);
@@ -366,21 +376,75 @@ impl<'a> Context<'a> {
         items.filter(|item| self.source.items[*item].kind == ItemKind::Invocation).collect()
     }
 
-    /// Files that are included. A module's own text, which documentation shows, is none.
-    fn included(&self, span: &Span, key: &mut Key) {
-        let tokens = self.source.tokens(span);
-        let own = &self.source.files[span.file].path;
-        for at in span.range.clone() {
-            let is_include = tokens.get(at).first == b'i'
-                && matches!(tokens.word(at), Some("include" | "include_str" | "include_bytes"));
-            if !is_include || !tokens.is(at + 1, "!") || tokens.get(at + 3).kind != Kind::Literal {
+    /// Adds the files that a part of `file` includes, and what these include.
+    ///
+    /// A module's own text is left out: documentation shows it. `around` are the files that include
+    /// this one.
+    fn included(
+        &self,
+        tokens: &Tokens,
+        range: Range<usize>,
+        file: &Path,
+        around: &mut Vec<PathBuf>,
+        key: &mut Key,
+    ) {
+        let folder = self.source.folder().to_string_lossy();
+        for at in range {
+            let Some(argument) = includes(tokens, at) else { continue };
+            // An argument of a macro is found where the macro is used.
+            let Some(name) = constant(tokens, argument, &folder) else { continue };
+            let path = file.with_file_name(name);
+            if around.contains(&path) {
                 continue;
             }
-            let name = tokens.text(tokens.get(at + 3)).trim_matches('"');
-            let path = own.with_file_name(name);
-            if path != *own {
-                // What is not there, no build can include.
-                let bytes = fs::read(&path).unwrap_or_default();
+            // A build cannot include a missing file.
+            let bytes = fs::read(&path).unwrap_or_default();
+            key.bytes.extend(Sha256::digest(&bytes));
+            if tokens.is(at, "include")
+                && let Ok(text) = String::from_utf8(bytes)
+            {
+                let tokens = Tokens::of(text);
+                around.push(path.clone());
+                self.included(&tokens, 0..tokens.tokens.len(), &path, around, key);
+                around.pop();
+            }
+        }
+    }
+
+    /// What an item sees of its place, with the macros that it uses.
+    fn expansion(&self, item: &Item, mentions: &Mentions<'_>) -> Expansion {
+        let tokens = self.source.tokens(&item.span);
+        let mut all = Expansion::of(tokens, &item.span.range);
+        // `included` has the item's own includes, except those by an argument of an inner macro.
+        let folder = self.source.folder().to_string_lossy();
+        let arguments = item.span.range.clone().filter_map(|at| includes(tokens, at));
+        let mut names = arguments.map(|argument| constant(tokens, argument, &folder));
+        all.includes = names.any(|name| name.is_none());
+        let macros = mentions.macros.iter().map(|found| &self.source.items[*found]);
+        for one in macros.chain([item]) {
+            let (tokens, range) = (self.source.tokens(&one.span), &one.span.range);
+            if one.kind == ItemKind::Macro {
+                all.join(&Expansion::of(tokens, range));
+            }
+            all.sees_place |= self.names.macros.tracks(tokens, range);
+            // Macros that this crate does not declare are another crate's.
+            for name in used(tokens, range.clone()) {
+                if self.scope.macros(item.module, name).is_empty() {
+                    all.join(&self.names.macros.expansion(name));
+                }
+            }
+        }
+        all
+    }
+
+    /// Adds the files beside `file` that macros may include, except modules.
+    fn included_by_macros(&self, names: &BTreeSet<String>, file: &Path, key: &mut Key) {
+        let is_module = |path: &Path| self.source.files.iter().any(|file| file.path == path);
+        for path in names.iter().map(|name| file.with_file_name(name)) {
+            if !is_module(&path)
+                && path.is_file()
+                && let Ok(bytes) = fs::read(&path)
+            {
                 key.bytes.extend(Sha256::digest(bytes));
             }
         }
@@ -455,16 +519,4 @@ fn is_member(tokens: &Tokens, at: usize) -> bool {
 /// Whether a word follows `::`.
 fn is_behind_separator(tokens: &Tokens, at: usize) -> bool {
     at > 1 && tokens.is_path_separator(at - 2)
-}
-
-/// Whether code can see where it stands.
-fn depends_on_place(tokens: &Tokens, span: &Span) -> bool {
-    span.range.clone().any(|at| match tokens.get(at).first {
-        b'l' | b'c' | b'f' | b'm' | b't' => match tokens.word(at) {
-            Some("line" | "column" | "file" | "module_path") => tokens.is(at + 1, "!"),
-            Some("type_name" | "type_name_of_val" | "caller") => true,
-            _ => false,
-        },
-        _ => false,
-    })
 }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use super::macros::unquoted;
 use super::tokens::{Kind, Tokens};
 use crate::CudaBuilderError;
 
@@ -114,6 +115,12 @@ impl Crate {
         Ok(read)
     }
 
+    /// The folder of its manifest.
+    pub fn folder(&self) -> &Path {
+        let root = &self.files[0].path;
+        root.parent().and_then(Path::parent).unwrap_or(root)
+    }
+
     /// The tokens of a part of a file.
     pub fn tokens(&self, span: &Span) -> &Tokens {
         &self.files[span.file].tokens
@@ -198,7 +205,7 @@ impl Crate {
             ["#", "[", "cfg", "(", "not", "(", "target_arch", "=", "\"nvptx64\"", ")", ")", "]"];
         let is_of_another_feature = |range: &Range<usize>| {
             let Some(feature) = &self.feature else { return false };
-            let is_feature = |at| tokens.text(tokens.get(at)).trim_matches('"') == feature;
+            let is_feature = |at| unquoted(tokens, at).as_deref() == Some(feature);
             let start = range.start;
             let condition = ["#", "[", "cfg", "(", "feature", "="];
             is(&(start..start + condition.len()), &condition)
@@ -379,7 +386,7 @@ impl Parsed {
     fn path(&self, tokens: &Tokens) -> Option<String> {
         let is_path = |range: &&Range<usize>| tokens.is(range.start + 2, "path");
         let attribute = self.attributes.iter().find(is_path)?;
-        Some(tokens.text(tokens.get(attribute.start + 4)).trim_matches('"').to_owned())
+        unquoted(tokens, attribute.start + 4)
     }
 }
 

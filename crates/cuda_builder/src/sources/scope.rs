@@ -6,12 +6,14 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
 use super::items::{Crate, ItemKind};
+use super::macros::Macros;
 
 /// The names that crates declare: by these a crate knows what it imports from another.
 #[derive(Default)]
 pub struct Names {
     traits: HashSet<String>,
     others: HashSet<String>,
+    pub macros: Macros,
 }
 
 impl Names {
@@ -23,11 +25,17 @@ impl Names {
                 if item.kind == ItemKind::Trait { &mut self.traits } else { &mut self.others };
             names.insert(name.clone());
         }
+        for import in source.modules.iter().flat_map(|module| &module.imports) {
+            if let (Some(alias), Some(name)) = (&import.alias, import.path.last()) {
+                self.macros.add_alias(alias, name);
+            }
+        }
         // Macros also declare traits.
         for file in &source.files {
             let tokens = &file.tokens;
             let is_trait = |at: &usize| tokens.get(*at).first == b't' && tokens.is(*at, "trait");
             let declared = (0..tokens.tokens.len()).filter(is_trait);
+            self.macros.add(tokens);
             self.traits.extend(declared.filter_map(|at| tokens.word(at + 1).map(str::to_owned)));
         }
     }

@@ -336,8 +336,109 @@ fn included_files_count_unless_they_are_the_items_own() {
     };
     let table = "pub const TABLE: &str = include_str!(\"table.txt\");\n";
     assert_ne!(with(table, "one"), with(table, "two"));
-    let own = "pub const TEXT: &str = include_str!(\"lib.rs\");\n";
-    assert_eq!(with(own, ""), with(&format!("// A comment.\n{own}"), ""));
+    for own in ["\"lib.rs\"", "r\"lib.rs\""] {
+        let own = format!("pub const TEXT: &str = include_str!({own});\n");
+        assert_eq!(with(&own, ""), with(&format!("// A comment.\n{own}"), ""));
+    }
+    for name in [
+        r##"r"table.txt""##,
+        r##"r#"table.txt"#"##,
+        r##""\x74able.txt""##,
+        r##"concat!("table", r".txt")"##,
+        r##"concat!(env!("CARGO_MANIFEST_DIR"), "/src/table.txt")"##,
+    ] {
+        let root = format!("pub const TABLE: &[u8] = include_bytes!({name});\n");
+        let folder = tempfile::tempdir().unwrap();
+        let src = folder.path().join("kernels/src");
+        fs::create_dir_all(&src).unwrap();
+        fs::write(folder.path().join("kernels/Cargo.toml"), KERNELS).unwrap();
+        fs::write(src.join("lib.rs"), root).unwrap();
+        fs::write(src.join("table.txt"), "one").unwrap();
+        let before = SourceDigests::of(folder.path(), &["kernels"]).unwrap();
+        fs::write(src.join("table.txt"), "two").unwrap();
+        assert_eq!(before.changed(folder.path()), ["kernels"], "{name}");
+    }
+    // By a macro: the name is its user's, or its own.
+    let given = "macro_rules! read { ($file:expr) => { include_str!($file) }; }\n\
+                 pub const TABLE: &str = read!(r\"table.txt\");\n";
+    assert_ne!(with(given, "one"), with(given, "two"));
+    let fixed = "macro_rules! inner { () => { include_str!(\"table.txt\") }; }\n\
+                 macro_rules! outer { () => { inner!() }; }\n\
+                 pub const TABLE: &str = outer!();\n";
+    assert_ne!(with(fixed, "one"), with(fixed, "two"));
+    // A macro that shows its own file.
+    let shows = "macro_rules! show { () => { include_str!(\"a.rs\") }; }\n";
+    let shown = |a: &str| {
+        let user = "pub const TEXT: &str = show!();\n";
+        kernels("#[macro_use]\nmod a;\nmod b;\n", &[("a", a), ("b", user)])
+    };
+    assert_eq!(shown(shows), shown(&format!("// A comment.\n{shows}")));
+    // By a file that is included itself.
+    let nested = |table: &str| {
+        record(&[
+            ("kernels/Cargo.toml", KERNELS),
+            ("kernels/src/lib.rs", "include!(\"code.in\");\n"),
+            ("kernels/src/code.in", "const T: &str = include_str!(r\"table.txt\");"),
+            ("kernels/src/table.txt", table),
+        ])
+    };
+    assert_ne!(nested("one"), nested("two"));
+    // A module.
+    let module = |text: &str| {
+        record(&[
+            ("kernels/Cargo.toml", KERNELS),
+            ("kernels/src/lib.rs", "#[path = r\"other.in\"]\nmod a;\n"),
+            ("kernels/src/other.in", text),
+        ])
+    };
+    assert_ne!(module("fn f() -> u32 { 1 }"), module("fn f() -> u32 { 2 }"));
+}
+
+/// What sees its line changes with the lines of its file, and nothing else does.
+#[test]
+fn lines_count_where_code_sees_them() {
+    let root = "#![no_std]\n#[macro_use]\nmod macros;\nmod user;\nmod other;\n";
+    let moves = |macros: &str, user: &str, expected: bool| {
+        let with = |user: &str, other: &str| {
+            kernels(root, &[("macros", macros), ("user", user), ("other", other)])
+        };
+        let other = "pub fn f() {}\n";
+        let before = with(user, other);
+        let is_moved = with(&format!("\n// A comment.\n{user}"), other) != before;
+        assert_eq!(is_moved, expected, "{macros}{user}");
+        assert_eq!(with(user, &format!("\n{other}")), before, "{macros}{user}");
+    };
+    for word in ["line!()", "column!()", "file!()", "core::panic::Location::caller()"] {
+        moves("", &format!("pub fn f() -> u32 {{ g({word}) }}\n"), true);
+        let here = format!("macro_rules! here {{ () => {{ {word} }}; }}\n");
+        moves(&here, "pub fn f() -> u32 { g(here!()) }\n", true);
+        moves(&here, "pub fn f() -> u32 { g(here) }\n", false);
+        let through =
+            format!("{here}macro_rules! through {{ ($x:expr) => {{ $x + here!() }}; }}\n");
+        moves(&through, "pub fn f() -> u32 { g(through![1]) }\n", true);
+        moves(&through, "use crate::here as now;\npub fn f() -> u32 { now!{} }\n", true);
+        moves(&through, "const A: bool = through != here;\n", false);
+    }
+    let tracking = "#[track_caller]\npub fn place() -> u32 { 1 }\n";
+    moves(tracking, "pub fn f() -> u32 { crate::macros::place() }\n", true);
+    moves(tracking, "pub fn f() -> u32 { crate::macros::places() }\n", false);
+
+    // A macro of another crate.
+    let with = |user: &str| {
+        record(&[
+            ("kernels/Cargo.toml", KERNELS),
+            ("kernels/src/lib.rs", user),
+            ("std/Cargo.toml", STD),
+            (
+                "std/src/lib.rs",
+                "#[macro_export]\nmacro_rules! here { () => { $crate::core::line!() }; }\n",
+            ),
+        ])
+    };
+    let user = "pub fn f() -> u32 { std::here!() }\n";
+    assert_ne!(with(user), with(&format!("\n{user}")));
+    let user = "pub fn f() -> u32 { std::there!() }\n";
+    assert_eq!(with(user), with(&format!("\n{user}")));
 }
 
 /// The crates that decide about the kernels of this workspace.

@@ -14,9 +14,14 @@ use crate::last_error::explain;
 use crate::stack;
 use crate::types::{CUresult, CUtensorMap};
 
-/// `CU_TENSOR_MAP_DATA_TYPE_FLOAT16` and the other types, and one past the last.
+/// `CU_TENSOR_MAP_DATA_TYPE_UINT32` and the other types, and one past the last.
+const UINT32: c_uint = 2;
+const INT32: c_uint = 3;
+const UINT64: c_uint = 4;
+const INT64: c_uint = 5;
 const FLOAT16: c_uint = 6;
 const FLOAT32: c_uint = 7;
+const FLOAT64: c_uint = 8;
 const BFLOAT16: c_uint = 9;
 const TFLOAT32: c_uint = 11;
 const DATA_TYPES: c_uint = 16;
@@ -103,8 +108,13 @@ pub(crate) unsafe fn encode_tiled(
         return invalid("there is no data type, interleave or promotion of this number");
     }
     let element = match data_type {
+        UINT32 => Some(TensorElement::U32),
+        INT32 => Some(TensorElement::S32),
+        UINT64 => Some(TensorElement::U64),
+        INT64 => Some(TensorElement::S64),
         FLOAT16 => Some(TensorElement::F16),
         FLOAT32 => Some(TensorElement::F32),
+        FLOAT64 => Some(TensorElement::F64),
         BFLOAT16 => Some(TensorElement::Bf16),
         TFLOAT32 => Some(TensorElement::Tf32),
         _ => None,
@@ -112,8 +122,8 @@ pub(crate) unsafe fn encode_tiled(
     let plain = interleave == 0 && steps.iter().all(|step| *step == 1);
     let Some(element) = element.filter(|_| plain) else {
         return unsupported(
-            "cuTensorMapEncodeTiled for other types than FLOAT16, BFLOAT16, FLOAT32 and TFLOAT32, \
-             interleaved tensors, and element strides other than 1",
+            "cuTensorMapEncodeTiled for integers of 8 and 16 bits, packed types and types with \
+             `_FTZ`, interleaved tensors, and element strides other than 1",
         );
     };
     let address = address.as_ptr() as u64;

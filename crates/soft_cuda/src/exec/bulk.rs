@@ -9,14 +9,14 @@
 
 use super::access::{AccessKind, Site};
 use super::address::{address_of, range};
-use super::boxes::{check_box, copy_box};
+use super::boxes::{Transport, check_box, check_written, copy_box};
 use super::element::{self, Element};
 use super::groups::{CopyTarget, Groups, Store};
 use super::machine::{LANES, NO_SLOT, RANK_SHIFT, SPACES, bits};
 use super::mbarrier;
 use super::op::{Cx, Handler, Op};
 use super::order::Issued;
-use super::rmw::Reduction;
+use super::rmw::{OPERATIONS, Reduction};
 use crate::fault::{Access, AddressSpace, FaultKind};
 use crate::tensor::{MAP_BYTES, TensorMap};
 
@@ -195,8 +195,8 @@ fn load_to(
             let at = shared(cx, lane, (to, space), bytes, TENSOR_ALIGN)?;
             cx.order.copy(issued, at, bytes as u32)?;
             check_load(cx, lane, site(bytes as u32), at, phase)?;
-            check_box(cx, (lane, line), map, *start, AccessKind::AsyncLoad)?;
-            copy_box(cx, lane, map, *start, at, false)?;
+            check_box(cx, (lane, line), map, *start, AccessKind::AsyncLoad, None)?;
+            copy_box(cx, lane, map, *start, at, Transport::Load)?;
             bytes
         }
     };
@@ -267,7 +267,8 @@ unsafe fn tensor(
 }
 
 /// A copy to global memory: as [`Load`], with the operands destination or
-/// tensor map, and source.
+/// tensor map, and source. A tensor copy has no packed [`Reduction`], but the number of
+/// its operation plus 1, or 0.
 pub(crate) struct Save;
 
 // SAFETY: touches only the slots named.
@@ -294,19 +295,20 @@ unsafe fn save(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
     let words = &cx.extra[op.x as usize..];
     let [dst, src] = [0, 1].map(|i| Operand::at(words, i));
     let (line, slots) = (words[2 * WORDS], &words[2 * WORDS + 2..][..op.y as usize]);
-    let reduction = Reduction::unpack(words[2 * WORDS + 1]);
+    let how = words[2 * WORDS + 1];
     // SAFETY: by contract.
     let (address, inner) = unsafe { (dst.of(cx, lane), (src.of(cx, lane), src.space)) };
-    let (from, bytes, to) = if slots.is_empty() {
+    let (from, bytes, to, reduction) = if slots.is_empty() {
         // SAFETY: `c` has 32-bit lanes.
         let bytes = unsafe { *cx.slot::<u32>(op.c).add(lane) };
         let (from, _) = plain(cx, lane, inner, (address, dst.space), bytes)?;
-        (from, bytes, CopyTarget::Bytes { address, bytes })
+        (from, bytes, CopyTarget::Bytes { address, bytes }, Reduction::unpack(how))
     } else {
         // SAFETY: by contract.
         let (map, start) = unsafe { tensor(cx, lane, (address, dst.space), slots, true) }?;
         let from = shared(cx, lane, inner, map.box_bytes(), TENSOR_ALIGN)?;
-        (from, map.box_bytes() as u32, CopyTarget::Tensor { map, start })
+        let reduction = tensor_reduction(&map, how)?;
+        (from, map.box_bytes() as u32, CopyTarget::Tensor { map, start }, reduction)
     };
     cx.order.read(cx.warp, line, from, bytes)?;
     let thread = (cx.warp, lane);
@@ -315,6 +317,15 @@ unsafe fn save(cx: &mut Cx<'_>, op: &Op, lane: usize) -> Result<(), FaultKind> {
     let number = cx.checker.as_ref().map_or(0, |checker| checker.known.stores_now(cx.warp));
     cx.stores[cx.warp].push(lane, Store { from, to, reduction, line, number, performed: false });
     Ok(())
+}
+
+/// The reduction of a tensor's elements by the operation whose number plus 1 is `how`; `None` of 0.
+fn tensor_reduction(map: &TensorMap, how: u32) -> Result<Option<Reduction>, FaultKind> {
+    let Some(number) = how.checked_sub(1) else { return Ok(None) };
+    let (operation, element) = (&OPERATIONS[number as usize], map.element());
+    let mut found = element.types().iter().filter_map(|ty| operation.of(ty, true));
+    let none = FaultKind::TensorReduction { operation: operation.name, element };
+    found.next().map(Some).ok_or(none)
 }
 
 /// `cp.async.bulk.commit_group`.
@@ -382,7 +393,8 @@ fn wait(cx: &mut Cx<'_>, keep: u64, read: bool) -> Result<(), (usize, FaultKind)
 pub(super) fn perform(cx: &Cx<'_>, lane: usize, store: &Store) -> Result<(), FaultKind> {
     let (address, bytes) = match &store.to {
         CopyTarget::Tensor { map, start } => {
-            return copy_box(cx, lane, map, *start, store.from, true);
+            let how = Transport::Store(store.reduction);
+            return copy_box(cx, lane, map, *start, store.from, how);
         }
         &CopyTarget::Bytes { address, bytes } => (address, bytes),
     };
@@ -414,20 +426,11 @@ pub(super) fn note(
         (Some(_), true) => AccessKind::PendingAtomic,
     };
     match &store.to {
-        CopyTarget::Tensor { map, start } => check_box(cx, (lane, line), map, *start, kind),
+        CopyTarget::Tensor { map, start } => {
+            check_box(cx, (lane, line), map, *start, kind, store.reduction)
+        }
         &CopyTarget::Bytes { address, bytes } => {
-            let thread = (cx.warp, lane);
-            // Atomics of other sizes are no atomics of the same words.
-            let each = match store.reduction {
-                Some(Reduction { bytes: 8, .. }) => 8,
-                _ => bytes.max(1),
-            };
-            let site = Site { line, kind, bytes: each.min(bytes) };
-            cx.check(lane, line, |checker| {
-                (address..address + u64::from(bytes))
-                    .step_by(each as usize)
-                    .try_for_each(|at| checker.global(thread, site, at, |_| false))
-            })
+            check_written(cx, (lane, line), (address, bytes), kind, store.reduction)
         }
     }
 }

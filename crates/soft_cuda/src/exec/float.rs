@@ -277,7 +277,7 @@ functions! {
     /// IEEE reciprocal.
     Rcp(a: T) [a] -> |x| T::ONE.div(a, rounding(x));
     Sqrt(a: T) [a] -> |x| a.sqrt(rounding(x));
-    Rsqrt(a: T) [] -> |x| T::narrow(1.0 / a.wide().sqrt());
+    Rsqrt(a: T) [a] -> |x| T::narrow(1.0 / a.wide().sqrt());
     Ex2(a: T) [] -> |x| T::narrow(a.wide().exp2());
     Lg2(a: T) [] -> |x| T::narrow(a.wide().log2());
     Sin(a: T) [] -> |x| T::narrow(a.wide().sin());
@@ -310,6 +310,41 @@ pub(crate) fn extreme<T: Float>(a: T, b: T, x: u32, min: bool) -> T {
         if sign { value.neg() } else { value }
     } else {
         value
+    }
+}
+
+/// Applies `f` to the upper 32 bits of an f64, and rounds the result to its upper 32 bits.
+#[inline(always)]
+fn upper(a: f64, f: impl Fn(f64) -> f64) -> f64 {
+    const LOWER: u64 = u32::MAX as u64;
+    let result = f(f64::from_bits(a.to_bits() & !LOWER).flush());
+    if result.is_nan() {
+        return f64::from_bits(0x7fff_ffff << 32);
+    }
+    f64::from_bits((result.to_bits() + (1 << 31)) & !LOWER).flush()
+}
+
+/// `rcp.approx.ftz.f64`.
+pub(crate) struct UpperRcp;
+
+impl F1 for UpperRcp {
+    type A = f64;
+    type D = f64;
+    #[inline(always)]
+    fn f(a: f64, _x: u32) -> f64 {
+        upper(a, |a| 1.0 / a)
+    }
+}
+
+/// `rsqrt.approx.ftz.f64`.
+pub(crate) struct UpperRsqrt;
+
+impl F1 for UpperRsqrt {
+    type A = f64;
+    type D = f64;
+    #[inline(always)]
+    fn f(a: f64, _x: u32) -> f64 {
+        upper(a, |a| 1.0 / a.sqrt())
     }
 }
 

@@ -88,6 +88,55 @@ impl Rmw {
     }
 }
 
+/// An operation of bulk reductions.
+pub(crate) struct Operation {
+    /// Its name in PTX.
+    pub name: &'static str,
+    /// The types of elements that it has in device memory.
+    types: &'static [&'static str],
+    /// How many of them it has in shared memory, from the first.
+    in_shared: usize,
+}
+
+const ADDED: &[&str] = &["u32", "s32", "u64", "f32", "f64", "f16", "bf16"];
+const ORDERED: &[&str] = &["u32", "s32", "u64", "s64", "f16", "bf16"];
+const BITS: &[&str] = &["b32", "b64"];
+
+/// All operations of bulk reductions, in the order of the numbers that instructions carry.
+pub(crate) const OPERATIONS: [Operation; 8] = [
+    Operation { name: "add", types: ADDED, in_shared: 3 },
+    Operation { name: "min", types: ORDERED, in_shared: 2 },
+    Operation { name: "max", types: ORDERED, in_shared: 2 },
+    Operation { name: "inc", types: &["u32"], in_shared: 1 },
+    Operation { name: "dec", types: &["u32"], in_shared: 1 },
+    Operation { name: "and", types: BITS, in_shared: 1 },
+    Operation { name: "or", types: BITS, in_shared: 1 },
+    Operation { name: "xor", types: BITS, in_shared: 1 },
+];
+
+impl Operation {
+    /// The reduction of elements of type `ty`, in device memory if `outer`, or else in shared
+    /// memory; `None` if PTX has none.
+    pub(crate) fn of(&self, ty: &str, outer: bool) -> Option<Reduction> {
+        let types = if outer { self.types } else { &self.types[..self.in_shared] };
+        if !types.contains(&ty) {
+            return None;
+        }
+        let rmw = match (self.name, ty) {
+            ("add", "f32" | "f64") => Rmw::AddFloat,
+            ("add", "f16") => Rmw::AddF16,
+            ("add", "bf16") => Rmw::AddBf16,
+            ("min", "f16") => Rmw::MinF16,
+            ("min", "bf16") => Rmw::MinBf16,
+            ("max", "f16") => Rmw::MaxF16,
+            ("max", "bf16") => Rmw::MaxBf16,
+            (name, _) => Rmw::of_integers(name, ty.starts_with('s')),
+        };
+        let bits: u32 = ty.trim_start_matches(char::is_alphabetic).parse().ok()?;
+        Some(Reduction { rmw, bytes: bits / 8 })
+    }
+}
+
 /// The operation of a bulk reduction, and the bytes of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reduction {
@@ -105,5 +154,16 @@ impl Reduction {
     /// What [`pack`](Self::pack) made a word of; `None` of 0, which stands for a plain copy.
     pub(crate) fn unpack(word: u32) -> Option<Reduction> {
         (word != 0).then(|| Reduction { rmw: RMWS[(word >> 8) as usize], bytes: word & 0xff })
+    }
+
+    /// The size of one access for the checks, where `bytes` bytes are copied or reduced.
+    ///
+    /// Atomics of 8 bytes race with smaller ones, and the checks tell them apart by this size.
+    pub(crate) fn checked_at_once(reduction: Option<Reduction>, bytes: u32) -> u32 {
+        match reduction {
+            Some(Reduction { bytes: 8, .. }) => 8,
+            Some(_) if bytes == 8 => 4,
+            _ => bytes.max(1),
+        }
     }
 }

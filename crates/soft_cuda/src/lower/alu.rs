@@ -413,6 +413,10 @@ impl Lowering<'_> {
         let rounded = !at.take("approx") && matches!(base, "rcp" | "sqrt");
         let flags = self.float_flags(at, rounded);
         let run = match base {
+            "rcp" if ty.bits == 64 && flags == FTZ => Some(pick_compact::<Map1<float::UpperRcp>>()),
+            "rsqrt" if ty.bits == 64 && flags == FTZ => {
+                Some(pick_compact::<Map1<float::UpperRsqrt>>())
+            }
             "rcp" => compact_float!(ty, Map1, Rcp),
             "sqrt" => compact_float!(ty, Map1, Sqrt),
             "rsqrt" => compact_float!(ty, Map1, Rsqrt),

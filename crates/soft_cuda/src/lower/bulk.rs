@@ -9,7 +9,7 @@ use super::ty::{Kind, Ty};
 use crate::exec::check_register::SetMaxRegisters;
 use crate::exec::mbarrier::{ACTIONS, Action, FenceInit, Mbarrier};
 use crate::exec::racecheck::RaceCheck;
-use crate::exec::rmw::{Reduction, Rmw};
+use crate::exec::rmw::{OPERATIONS, Reduction};
 use crate::exec::{NO_SLOT, bulk, pick, pick_compact};
 use crate::ptx::ast::{Operand, Space};
 
@@ -182,9 +182,6 @@ impl Lowering<'_> {
         }
         let is_prefetch = at.take("prefetch");
         let (reduces, tensor) = (at.take("reduce"), at.take("tensor"));
-        if reduces && tensor {
-            return Err(at.unsupported("only reductions of plain bytes are available"));
-        }
         let rank = if tensor {
             at.take("tile");
             match at.take_one(&RANKS) {
@@ -209,9 +206,14 @@ impl Lowering<'_> {
         at.take_all(|m| ["global", "shared::cta", "shared::cluster"].contains(&m));
         let policy = at.take("L2::cache_hint");
         let multicast = at.take("multicast::cluster");
-        let reduction = match reduces {
-            true => Some(bulk_reduction(at, spaces.first() == Some(&"global"))?),
-            false => None,
+        let reduction = match (reduces, tensor) {
+            (true, false) => bulk_reduction(at, spaces.first() == Some(&"global"))?.pack(),
+            // The tensor map has the type.
+            (true, true) => match operation(at) {
+                Some(number) => number as u32 + 1,
+                None => return Err(at.unsupported("it needs the operation of a reduction")),
+            },
+            (false, _) => 0,
         };
         let operands = match (policy, at.inst.operands.as_slice()) {
             (true, [operands @ .., policy]) => {
@@ -265,7 +267,7 @@ impl Lowering<'_> {
                 self.bulk_copy(at, &[dst, src], how, &start)
             }
             _ => Err(at.unsupported(&format!(
-                "only copies from `.global` to shared memory, copies and reductions from `.shared::cta` to `.shared::cluster` with `.{COMPLETE_TX}`, and both from `.shared::cta` to `.global` with `.bulk_group`, are available"
+                "only copies from `.global` to shared memory, copies and reductions of plain bytes from `.shared::cta` to `.shared::cluster` with `.{COMPLETE_TX}`, and both from `.shared::cta` to `.global` with `.bulk_group`, are available"
             ))),
         }
     }
@@ -292,12 +294,13 @@ impl Lowering<'_> {
     }
 
     /// Emits a copy to shared memory, which has three places, and ranks that it goes to or none,
-    /// or from there.
+    /// or from there. `reduction` is 0, a packed [`Reduction`], or for tensors the number of
+    /// the operation plus 1.
     fn bulk_copy(
         &mut self,
         at: &Context<'_>,
         places: &[Address],
-        (bytes, ranks, reduction): (Option<&Operand>, Field, Option<Reduction>),
+        (bytes, ranks, reduction): (Option<&Operand>, Field, u32),
         start: &[V],
     ) -> Result<()> {
         let raw = Field::Raw;
@@ -311,7 +314,7 @@ impl Lowering<'_> {
         };
         let mut extra: Vec<Field> = places.iter().flat_map(|place| self.place(place)).collect();
         extra.push(raw(at.inst.line));
-        extra.push(raw(reduction.map_or(0, Reduction::pack)));
+        extra.push(raw(reduction));
         extra.extend(start.iter().map(|&v| Field::Use(v)));
         let fields = [raw(0), ranks, raw(0), bytes, raw(0), raw(start.len() as u32)];
         self.emit_extra(at, run, fields, extra);
@@ -342,41 +345,25 @@ impl Lowering<'_> {
 /// Claims the operation and the type of a reduction, to device memory if `outer`, or else to shared
 /// memory.
 fn bulk_reduction(at: &mut Context<'_>, outer: bool) -> Result<Reduction> {
-    // Operations, the types they have in device memory, and how many of these in shared memory.
-    const OPERATIONS: [(&[&str], &[&str], usize); 4] = [
-        (&["add"], &["u32", "s32", "u64", "f32", "f64", "f16", "bf16"], 3),
-        (&["min", "max"], &["u32", "s32", "u64", "s64", "f16", "bf16"], 2),
-        (&["inc", "dec"], &["u32"], 1),
-        (&["and", "or", "xor"], &["b32", "b64"], 1),
-    ];
     let noftz = at.take("noftz");
-    let name = at.mods.pop().unwrap_or_default();
-    let found = OPERATIONS.iter().find_map(|&(operations, types, shared)| {
-        let operation = at.take_one(operations).map(|which| operations[which])?;
-        let types = if outer { types } else { &types[..shared] };
-        types.contains(&name).then_some(operation)
-    });
-    let Some(operation) = found else {
+    let ty = at.mods.pop().unwrap_or_default();
+    let found = operation(at).map(|number| &OPERATIONS[number]);
+    let reduction = found.and_then(|operation| operation.of(ty, outer));
+    let (Some(operation), Some(reduction)) = (found, reduction) else {
         return Err(at.unsupported("its operation is not available for its type and destination"));
     };
-    let half = ["f16", "bf16"].contains(&name);
-    if noftz != (half && operation == "add") {
+    let half = ["f16", "bf16"].contains(&ty);
+    if noftz != (half && operation.name == "add") {
         return Err(
             at.unsupported("`.noftz` belongs to `.add` of `.f16` and `.bf16`, and only there")
         );
     }
-    let rmw = match (operation, name) {
-        ("add", "f32" | "f64") => Rmw::AddFloat,
-        ("add", "f16") => Rmw::AddF16,
-        ("add", "bf16") => Rmw::AddBf16,
-        ("min", "f16") => Rmw::MinF16,
-        ("min", "bf16") => Rmw::MinBf16,
-        ("max", "f16") => Rmw::MaxF16,
-        ("max", "bf16") => Rmw::MaxBf16,
-        _ => Rmw::of_integers(operation, name.starts_with('s')),
-    };
-    let bits = Ty::parse(name).map_or(32, |ty| ty.bits);
-    Ok(Reduction { rmw, bytes: bits / 8 })
+    Ok(reduction)
+}
+
+/// Claims the operation of a reduction, as its number in [`OPERATIONS`].
+fn operation(at: &mut Context<'_>) -> Option<usize> {
+    at.take_one(&OPERATIONS.map(|operation| operation.name))
 }
 
 /// What a modifier is called before its first `::`.

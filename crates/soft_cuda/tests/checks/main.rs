@@ -18,7 +18,8 @@ mod tensor;
 mod words;
 
 use soft_cuda::{
-    Checks, Config, Device, Fault, Isa, LaunchConfig, LaunchError, LaunchOptions, Schedule,
+    Checks, Config, Device, Fault, Fill, Isa, LaunchConfig, LaunchError, LaunchOptions, Schedule,
+    Swizzle, TensorElement, TensorMap,
 };
 
 /// A launch that may begin before the one in front of it in a stream has ended.
@@ -45,6 +46,23 @@ const GOES_ON_AFTER: [&str; 5] =
 const SCHEDULES: [Schedule; 4] =
     [Schedule::InOrder, Schedule::Random(1), Schedule::Random(2), Schedule::Adversarial];
 
+/// Tensor maps that kernels with reductions of tensors have as further parameters: name, elements,
+/// whether in the first buffer, how many elements, and those of a box.
+const MAPS: [(&str, TensorElement, bool, u64, u32); 8] = [
+    ("in_u32", TensorElement::U32, true, WORDS, 32),
+    ("in_s32", TensorElement::S32, true, WORDS, 32),
+    ("in_u64", TensorElement::U64, true, WORDS / 2, 16),
+    ("in_s64", TensorElement::S64, true, WORDS / 2, 16),
+    ("in_f32", TensorElement::F32, true, WORDS, 32),
+    ("out_u32", TensorElement::U32, false, WORDS, 32),
+    ("out_f32", TensorElement::F32, false, WORDS, 32),
+    ("in_two_u32", TensorElement::U32, true, 2, 32),
+];
+
+fn has_maps(ptx: &str) -> bool {
+    ptx.contains("cp.reduce.async.bulk.tensor")
+}
+
 /// The kernel's surroundings: `%rd1` is a buffer of 4096 words, `%rd2` one that nobody wrote,
 /// `%rd3` the address of the thread's word of the former, and `%rd4` that of the latter; `%r1` is
 /// the thread, `%r2` the block, `%r3` the shared address of `tile`, `%r4` that of the thread's word
@@ -59,6 +77,10 @@ fn module(body: &str, keep: &str) -> String {
         .filter(|line| !line.trim_start().starts_with(drop))
         .map(|line| line.replace(keep, "    ") + "\n")
         .collect();
+    let maps: String = match has_maps(&body) {
+        true => MAPS.map(|(name, ..)| format!(", .param .align 64 .b8 {name}[128]")).concat(),
+        false => String::new(),
+    };
     format!(
         ".version 8.6
 .target sm_90a
@@ -72,7 +94,7 @@ fn module(body: &str, keep: &str) -> String {
   .reg .b32 %r<4>; ld.param.b32 %r1, [x]; st.param.b32 [r], %r1; ret;
 }}
 .func (.param .b32 r) forgets(.param .b32 x) {{ ret; }}
-.visible .entry k(.param .u64 in, .param .u64 out)
+.visible .entry k(.param .u64 in, .param .u64 out{maps})
 {head}
 {{
   .local .align 8 .b8 depot[64];
@@ -121,7 +143,16 @@ fn run_on(device: &Device, ptx: &str, twin: &Twin) -> Option<Fault> {
     let [input, output] = [(); 2].map(|()| device.alloc(WORDS * 4).unwrap());
     let values: Vec<u8> = (0..WORDS as u32).flat_map(u32::to_ne_bytes).collect();
     device.write(input, &values).unwrap();
-    let params: Vec<u8> = [input, output].into_iter().flat_map(u64::to_ne_bytes).collect();
+    let mut params: Vec<u8> = [input, output].into_iter().flat_map(u64::to_ne_bytes).collect();
+    if has_maps(ptx) {
+        params.resize(64, 0);
+        for (_, element, first, extent, row) in MAPS {
+            let address = if first { input } else { output };
+            let layout = (Swizzle::None, Fill::Zeros);
+            let map = TensorMap::of(element, address, &[extent], &[], &[row], layout).unwrap();
+            params.extend(map.to_bytes());
+        }
+    }
     let (grid, block) = ([twin.blocks, 1, 1], [twin.threads, 1, 1]);
     let config = LaunchConfig { grid, block, dynamic_shared: 0 };
     let mut launched = device.launch(&kernel, config, &params);

@@ -155,3 +155,68 @@ END:",
 fn waits_for_what_reads_the_memory_of_a_block_that_ends() {
     check(&EXITS, Checks { sync: true, ..Checks::NONE });
 }
+
+/// The twins whose reductions go to device memory, with reductions of tensors instead.
+fn of_tensors(twins: &[Twin]) -> Vec<Twin> {
+    let plain = "cp.reduce.async.bulk.global.shared::cta.bulk_group.";
+    let of_tensor = |instruction: &str| {
+        let (how, places) = instruction.split_once(' ').unwrap();
+        let (operation, ty) = how.split_once('.').unwrap();
+        let ty = ty.replace('b', "u");
+        let place = places.split(']').next().unwrap();
+        let (base, offset) = place.split_once('+').unwrap_or((place, "0"));
+        let buffer = if base == "[%rd1" { "in" } else { "out" };
+        let bytes: u32 = if ty.ends_with("64") { 8 } else { 4 };
+        let start = offset.parse::<u32>().unwrap() / bytes;
+        format!(
+            "mov.b64 %rd50, {buffer}_{ty}; cvta.param.u64 %rd50, %rd50; mov.b32 %r50, {start}; cp.reduce.async.bulk.tensor.1d.global.shared::cta.{operation}.tile.bulk_group [%rd50, {{%r50}}], [tile]"
+        )
+    };
+    let twins = twins.iter().filter(|twin| twin.body.contains(plain));
+    twins
+        .map(|twin| {
+            let mut parts = twin.body.split(plain);
+            let mut body = parts.next().unwrap_or_default().to_owned();
+            for part in parts {
+                let (instruction, rest) = part.split_once(';').unwrap();
+                body += &of_tensor(instruction);
+                body += ";";
+                body += rest;
+            }
+            Twin { body: body.leak(), ..*twin }
+        })
+        .collect()
+}
+
+#[test]
+fn twins_of_tensors() {
+    let twins = of_tensors(&TWINS);
+    assert_eq!(twins.len(), 7);
+    check(&twins, Checks::ALL);
+    let exits = of_tensors(&EXITS);
+    assert_eq!(exits.len(), 1);
+    check(&exits, Checks { sync: true, ..Checks::NONE });
+}
+
+/// Two words of a row lie in the tensor, but they are not one atomic of 8 bytes.
+const TWO_WORDS: [Twin; 1] = [Twin {
+    name: "two words of a tensor reduced where another block has an atomic of 8 bytes",
+    found: RACE,
+    threads: 32,
+    blocks: 2,
+    body:
+        "  st.shared.b32 [%r4], %r1; fence.proxy.async.shared::cta; bar.warp.sync -1; @!%p1 bra END;
+  setp.eq.u32 %p2, %r2, 0; @%p2 bra ADD;
+FIX| red.global.add.u32 [%rd1], 1;
+BUG| red.global.add.u64 [%rd1], 1;
+  bra END;
+ADD: mov.b64 %rd50, in_two_u32; cvta.param.u64 %rd50, %rd50; mov.b32 %r50, 0;
+  cp.reduce.async.bulk.tensor.1d.global.shared::cta.add.tile.bulk_group [%rd50, {%r50}], [tile];
+  cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
+END:",
+}];
+
+#[test]
+fn two_words_are_not_one_of_8_bytes() {
+    check(&TWO_WORDS, Checks::ALL);
+}

@@ -151,6 +151,7 @@ ELSE: match.any.sync.b32 %r7, %r1, -1; elect.sync %r8|%p2, -1; redux.sync.add.u3
 WAIT: bar.sync 0;
 SPIN: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0; @!%p2 bra SPIN;
   cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r2], 256; cp.async.bulk.commit_group;
+  cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%rd5, {%r1, %r1}], [%r2];
   cp.async.bulk.wait_group 0; setmaxnreg.dec.sync.aligned.u32 40; mbarrier.inval.shared.b64 [%r3];
   ret;
 }

@@ -143,6 +143,111 @@ fn nan_is_canonical_and_zeros_keep_their_sign() {
     );
 }
 
+/// The words of f64 operands: loud and quiet NaNs of both signs, and what makes NaN of others.
+const WIDE: [u64; 8] = [
+    0x7ff0_0000_0000_0001,
+    0xfff0_0000_0000_0002,
+    0x7ff8_0000_0000_0003,
+    0xfff8_0000_0000_0004,
+    0x3ff0_0000_0000_0000,
+    0,
+    0x7ff0_0000_0000_0000,
+    0xfff0_0000_0000_0000,
+];
+
+/// The first NaN of `operands`, made quiet, or that of an operation without one.
+fn kept(operands: &[u64]) -> u64 {
+    let nan = operands.iter().find(|&&bits| f64::from_bits(bits).is_nan());
+    nan.map_or(0xfff8 << 48, |bits| bits | 1 << 51)
+}
+
+#[test]
+fn nan_operands_of_f64_keep_their_payloads() {
+    let pairs = || WIDE.iter().flat_map(|&a| WIDE.map(|b| (a, b)));
+    // Registers, and constants on either side.
+    let forms = |opcode: &str, a: u64, b: u64| {
+        [
+            format!("{opcode} %rd13, %rd10, %rd11;"),
+            format!("{opcode} %rd13, 0d{a:016x}, %rd11;"),
+            format!("{opcode} %rd13, %rd10, 0d{b:016x};"),
+        ]
+    };
+    let f = f64::from_bits;
+    let mut code = String::new();
+    let (mut words, mut want) = (Vec::new(), Vec::new());
+    let mut add = |lines: &[String], operands: &[u64], result: f64, nan: u64| {
+        for line in lines {
+            let at = 8 * want.len();
+            for (register, bits) in ["%rd10", "%rd11", "%rd12"].iter().zip(operands) {
+                let from = 4 * words.len();
+                code += &format!("  ld.global.b64 {register}, [%rd1+{from}];\n");
+                words.extend([*bits as u32, (bits >> 32) as u32]);
+            }
+            code += &format!("  {line} st.global.b64 [%rd2+{at}], %rd13;\n");
+            want.push(if result.is_nan() { nan } else { result.to_bits() });
+        }
+    };
+    for (a, b) in pairs() {
+        for (opcode, result) in [
+            ("add.f64", f(a) + f(b)),
+            ("add.rz.f64", f(a) + f(b)),
+            ("sub.rn.f64", f(a) - f(b)),
+            ("mul.f64", f(a) * f(b)),
+            ("mul.rp.f64", f(a) * f(b)),
+        ] {
+            add(&forms(opcode, a, b), &[a, b], result, kept(&[b, a]));
+        }
+        for c in WIDE {
+            let result = f(a).mul_add(f(b), f(c));
+            let lines = ["fma.rn.f64", "fma.rm.f64", "mad.rn.f64"]
+                .map(|opcode| format!("{opcode} %rd13, %rd10, %rd11, %rd12;"));
+            add(&lines, &[a, b, c], result, kept(&[b, c, a]));
+        }
+    }
+    let count = want.len();
+    let got = Case::new(kernel(2, &code), &[words, vec![0; 2 * count]]).run();
+    for (i, (got, want)) in got.as_chunks::<2>().0.iter().zip(want).enumerate() {
+        let got = u64::from(got[1]) << 32 | u64::from(got[0]);
+        assert_eq!(
+            got,
+            want,
+            "{}",
+            code.lines().filter(|line| line.contains("st.")).nth(i).unwrap()
+        );
+    }
+}
+
+#[test]
+fn approximations_of_the_upper_words_of_f64() {
+    const NAN: u64 = 0x7fff_ffff << 32;
+    let rows = |rows: &[(u64, u64)]| -> Vec<([u64; 3], u64)> {
+        rows.iter().map(|&(a, d)| ([a, 0, 0], d)).collect()
+    };
+    let (one, inf, sign) = (0x3ff0u64 << 48, 0x7ff0u64 << 48, 1u64 << 63);
+    // The lower bits do not count: those of a NaN may be all that it has.
+    let same = [
+        (one, one),
+        (one | 0xffff_ffff, one),
+        (inf, 0),
+        (inf | 1, 0),
+        (inf | 1 << 32, NAN),
+        (0xfff8_0000_0000_0005, NAN),
+        (0, inf),
+        (sign, inf | sign),
+        (0x0008_0000_0000_0000, inf),
+        (sign | 1, inf | sign),
+    ];
+    check_wide("rcp.approx.ftz.f64", 1, &rows(&same));
+    check_wide("rsqrt.approx.ftz.f64", 1, &rows(&same));
+    // 1 / 3, the largest number, whose reciprocal is subnormal, and -2.
+    let others =
+        [(0x4008 << 48, 0x3fd5_5555 << 32), (0x7fef_ffff << 32, 0), (0xc000 << 48, 0xbfe0 << 48)];
+    check_wide("rcp.approx.ftz.f64", 1, &rows(&others));
+    let others = [(0x4010 << 48, 0x3fe0 << 48), (0xc000 << 48, NAN), (inf | sign, NAN)];
+    check_wide("rsqrt.approx.ftz.f64", 1, &rows(&others));
+    check_wide("rsqrt.approx.f64", 1, &rows(&[(0x7ff0_0000_0000_0007, 0x7ff8_0000_0000_0007)]));
+}
+
 #[test]
 fn flushing_is_per_operation() {
     check2(

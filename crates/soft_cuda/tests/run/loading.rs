@@ -79,8 +79,20 @@ fn what_the_device_leaves_out_is_refused_by_name() {
             "its operation is not available",
         ),
         (
-            "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%rd2, {%r3, %r4}], [%r5];",
-            "only reductions of plain bytes",
+            "cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.im2col_no_offs.bulk_group [%rd2, {%r3, %r4, %r5}], [%r6];",
+            "the modifier `.im2col_no_offs` is unknown",
+        ),
+        (
+            "cp.reduce.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%rd2, {%r3}], [%r6];",
+            "needs the operation",
+        ),
+        (
+            "cp.reduce.async.bulk.tensor.1d.global.shared::cta.add.u32.bulk_group [%rd2, {%r3}], [%r6];",
+            "the modifier `.u32` is unknown",
+        ),
+        (
+            "cp.reduce.async.bulk.tensor.1d.shared::cluster.shared::cta.add.mbarrier::complete_tx::bytes [%r2], [%rd2, {%r3}], [%r4];",
+            "tensors are",
         ),
         ("cp.async.bulk.prefetch.L2.global [%rd2], 16;", "only copies"),
         (

@@ -24,6 +24,7 @@ mod reduce;
 mod straight;
 mod subword;
 mod tensor;
+mod tensor_reduce;
 mod together;
 mod warp;
 
