@@ -77,7 +77,7 @@ impl Ladder {
         let limit = limit.map(|limit| format!("  limited by {}", limit.short()));
         let choice = title.choice().map(|choice| format!(", by {choice}")).unwrap_or_default();
         let status = format!("{}{}{choice}", record.verdict(), limit.unwrap_or_default());
-        print_styled(&self.row(title.name, &cells, &status), &[accent(record.status())])
+        print_styled(&self.row(title.name, &cells, &status), &[accent(record.status().word())])
     }
 
     /// Prints the row of a kernel that cannot run, and why.

@@ -88,7 +88,7 @@ pub fn list_auto(format: Format) -> Result<(), Error> {
 pub fn result(record: &Record<'_>, format: Format) -> Result<(), Error> {
     match format {
         Format::Json => print(&json::result(record)),
-        Format::Table => print_styled(&page(record), &[accent(record.status())]),
+        Format::Table => print_styled(&page(record), &[accent(record.status().word())]),
     }
 }
 

@@ -12,7 +12,6 @@ mod recorded;
 use std::fmt;
 
 use cuda_gemm::{DeviceInfo, Gemm, LaunchPlan, Plan};
-use serde::Serialize;
 
 use crate::buffers::L2;
 use crate::job::{Candidate, Job};
@@ -29,7 +28,7 @@ const LAUNCH: f64 = 50.0;
 const MOSTLY_FMAS: f64 = 1.25;
 
 /// The use of a GPU's units by a product, in percent; `None` if unknown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
     /// The measured rate of FMAs, in GFLOP/s.
     pub ffma_gflops: Option<f64>,

@@ -3,7 +3,6 @@
 //! There is one set, or enough sets that no launch finds its own in the L2 cache.
 
 use cuda_gemm::{AnyMatrix, Device, DeviceMatrix, Element, Extras, Layout, Matrix};
-use serde::Serialize;
 
 use crate::error::Error;
 use crate::job::Job;
@@ -27,14 +26,23 @@ const ALONE: u64 = 8;
 const MAX_SETS: u64 = 4096;
 
 /// The state of the L2 cache at a product's start; [`count`] has an example.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum L2 {
     /// Without the product's matrices: launches rotate through the sets.
     #[default]
     Cold,
     /// With the matrices, as far as they fit: every launch uses the same set.
     Warm,
+}
+
+impl L2 {
+    /// The name, as in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cold => "cold",
+            Self::Warm => "warm",
+        }
+    }
 }
 
 /// The number of sets of `bytes` that an L2 cache of `l2_bytes` requires.
