@@ -67,8 +67,8 @@ pub use gemm_matrix::{
 };
 pub use kernels_gpu as kernels;
 pub use matrix::{
-    AnyMatrix, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Layout, OperandMut, OperandRef,
-    PointerBatch, PointerBatchMut,
+    AnyElement, AnyMatrix, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, IntoOperand,
+    IntoOperandMut, Layout, OperandMut, OperandRef, PointerBatch, PointerBatchMut,
 };
 pub use plan::{
     Configuration, Extras, Kernel, Launch, LaunchPlan, Plan, PlanBuilder, RawExtra, RawExtras,

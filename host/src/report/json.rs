@@ -114,7 +114,7 @@ fn row(record: &Record<'_>) -> Row {
     let peak = setting.peak().map(|peak| peak.gflops());
     let subject = subject(setting, title);
     let ladder = Ladder {
-        clock: Some(match samples.clock() {
+        clock: Some(match samples.clock {
             Clock::GpuEvents => "gpu_events".to_owned(),
             Clock::CpuSimulation => "cpu_simulation".to_owned(),
         }),
@@ -124,7 +124,7 @@ fn row(record: &Record<'_>) -> Row {
             mean: Some(samples.mean()),
             min: Some(samples.min()),
             max: Some(samples.max()),
-            samples: samples.ms().to_vec(),
+            samples: samples.ms.to_vec(),
         }),
         peak_gflops: peak,
         percent_of_peak: percent(gflops, peak),
@@ -144,9 +144,9 @@ fn row(record: &Record<'_>) -> Row {
     let Errors { max_abs_error, rms_error } = errors(check);
     let mut row = Row {
         status: record.status(),
-        samples: Some(samples.ms().len()),
-        launches: Some(samples.launches()),
-        gap_free: samples.gap_free(),
+        samples: Some(samples.ms.len()),
+        launches: Some(samples.launches),
+        gap_free: samples.gap_free,
         l2: setting.l2.map(|l2| l2.name().to_owned()),
         sets: Some(*sets),
         gflops,

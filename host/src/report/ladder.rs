@@ -61,7 +61,7 @@ impl Ladder {
             (true, false) => self.found += 1,
             (false, _) => self.wrong += 1,
         }
-        if samples.gap_free() == Some(false) {
+        if samples.gap_free == Some(false) {
             self.gaps.push(title.name);
         }
         self.method = page::method(check);

@@ -98,10 +98,10 @@ fn page(record: &Record<'_>) -> String {
     let gflops = samples.gflops(setting.gemm.flops());
     let peak = setting.peak().map(|peak| peak.gflops());
     let mut columns = vec![("kernel", title.name.to_owned())];
-    let names = time_columns(samples.ms().len(), samples.clock());
+    let names = time_columns(samples.ms.len(), samples.clock);
     columns.extend(names.iter().copied().zip(times(samples)));
     // A rate of the simulation would say nothing.
-    if samples.clock() == Clock::GpuEvents {
+    if samples.clock == Clock::GpuEvents {
         columns.push(("GFLOP/s", number(gflops, 1)));
         columns.push(("% of peak", number(percent(gflops, peak), 1)));
     }
@@ -111,7 +111,7 @@ fn page(record: &Record<'_>) -> String {
     let (header, cells): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
     let mut table = table(header, 1..cells.len() - 1);
     table.add_row(cells);
-    let range = match samples.ms().len() {
+    let range = match samples.ms.len() {
         1 => String::new(),
         _ => format!(", from {} to {}", milliseconds(samples.min()), milliseconds(samples.max())),
     };
@@ -130,17 +130,17 @@ fn page(record: &Record<'_>) -> String {
     let interval = samples.interval().map(|(low, high)| {
         format!("; 95 % interval of the median: {} to {}", milliseconds(low), milliseconds(high))
     });
-    let launches = match samples.gap_free() {
+    let launches = match samples.gap_free {
         None => String::new(),
         Some(is_gap_free) => {
             let gaps = if is_gap_free { "without gaps" } else { "with gaps" };
-            format!(" of {} launch(es) each {gaps}", samples.launches())
+            format!(" of {} launch(es) each {gaps}", samples.launches)
         }
     };
     format!(
         "{}{table}\n{how}{clusters}samples: {}{launches}{range}{}\n{}{}{}check:   {}\n{}",
         product(setting),
-        samples.ms().len(),
+        samples.ms.len(),
         interval.unwrap_or_default(),
         setting.l2.map(|policy| l2(setting.device.info(), policy)).unwrap_or_default(),
         speed(setting),
@@ -162,7 +162,7 @@ pub fn time_columns(samples: usize, clock: Clock) -> &'static [&'static str] {
 
 /// What stands in these columns.
 pub fn times(samples: &Samples) -> Vec<String> {
-    match samples.ms().len() {
+    match samples.ms.len() {
         1 => vec![milliseconds(samples.median())],
         _ => vec![milliseconds(samples.mean()), milliseconds(samples.median())],
     }

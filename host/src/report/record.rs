@@ -70,7 +70,7 @@ pub struct Ratio {
 impl Ratio {
     /// How many times as long one takes as the other.
     pub fn of(one: &Samples, other: &Samples) -> Option<Self> {
-        let (median, interval) = stats::paired_ratio(one.ms(), other.ms())?;
+        let (median, interval) = stats::paired_ratio(&one.ms, &other.ms)?;
         Some(Self { median, interval })
     }
 }

@@ -11,7 +11,7 @@ use kernels_gpu::abi::layout::{
 };
 use kernels_gpu::utility::staging;
 
-use super::parameters::{self, Address};
+use super::parameters::{Address, Place, STAGE_HALVES, STAGE_OPERANDS, StageOperands, pointers};
 use crate::device::{Device, EntryPoint, Limits, Stream};
 use crate::error::Error;
 use crate::matrix::Memory;
@@ -42,7 +42,7 @@ pub(crate) struct Staging {
     /// The most blocks of a copy, for each entry point.
     most_blocks: [u32; 2],
     /// The number of parameters of the entry points.
-    parameters: usize,
+    parameters: &'static [Place],
     /// The most products per launch of a copy.
     most_products: u32,
     /// The kernel's A and B, and their names.
@@ -169,10 +169,7 @@ impl Staging {
         let plain = if is_f32 { staging::OPERANDS_BLOCKS } else { staging::BLOCKS };
         let most_blocks = [plain, staging::BLOCKS].map(|each| multiprocessors * each);
         let most_products = limits.grid[1].max(1);
-        let parameters = match is_f32 {
-            true => parameters::StageOperands::KINDS.len(),
-            false => parameters::StageOperands::OF_HALVES,
-        };
+        let parameters = if is_f32 { STAGE_OPERANDS } else { STAGE_HALVES };
         let names = plan.form().order(["A", "B"]);
         Ok(Self { most_blocks, parameters, most_products, sources, names, entry_points })
     }
@@ -264,7 +261,7 @@ impl Staging {
             let [blocks_a, blocks_b] = blocks(wanted, (most_blocks / count).max(2));
             let from = [0, 1].map(|i| self.sources[i].at(addresses[i]).of_product(first as usize));
             let to = operands.map(|operand| operand.of_product(first as usize));
-            let mut arguments = parameters::StageOperands {
+            let mut arguments = StageOperands {
                 a: Address(from[0].address),
                 lda: a.ld,
                 to_a: Address(to[0].address),
@@ -291,7 +288,7 @@ impl Staging {
             // - The caller vouches for the matrices, which are not empty.
             // - The copies have room, and are freed after all work.
             unsafe {
-                let pointers = &arguments.pointers()[..self.parameters];
+                let pointers = &pointers(&mut arguments, self.parameters)[..self.parameters.len()];
                 entry_point.launch(stream, grid, staging::THREADS, 0, pointers)?;
             }
         }

@@ -5,7 +5,8 @@ use std::marker::PhantomData;
 use gemm_matrix::Scalar;
 
 use super::memory::{Memory, copy_from_host};
-use super::view::{DeviceMatrixMut, DeviceMatrixRef};
+use super::view::DeviceMatrixRef;
+use super::view_mut::DeviceMatrixMut;
 use crate::device::Stream;
 use crate::error::Error;
 

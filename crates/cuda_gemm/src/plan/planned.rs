@@ -14,7 +14,9 @@ use super::launches::LaunchPlan;
 use crate::device::{EntryPoint, Stream};
 use crate::error::Error;
 use crate::launch::{Buffers, MapCache, Staging};
-use crate::matrix::{OperandMut, OperandRef, PointerBatch, PointerBatchMut};
+use crate::matrix::{
+    IntoOperand, IntoOperandMut, OperandMut, OperandRef, PointerBatch, PointerBatchMut,
+};
 use crate::problem::Gemm;
 
 /// A product with checked launches; only the matrices are missing.
@@ -146,15 +148,15 @@ impl<'m> Plan<'m> {
     /// - [`Error::Driver`] if the driver refuses the launch.
     pub fn run<'c>(
         &self,
-        a: impl Into<OperandRef<'c>>,
-        b: impl Into<OperandRef<'c>>,
-        c: impl Into<OperandMut<'c>>,
+        a: impl IntoOperand<'c>,
+        b: impl IntoOperand<'c>,
+        c: impl IntoOperandMut<'c>,
     ) -> Result<(), Error> {
         let extras = match self.kept {
             Some(kept) => kept,
             None => Extras::new().checked(self.stream(), self.gemm())?,
         };
-        self.run_checked([a.into(), b.into()], c.into(), extras)
+        self.run_checked([a.into_operand(), b.into_operand()], c.into_operand_mut(), extras)
     }
 
     /// Enqueues the product with these extras instead of those that the plan keeps.
@@ -167,13 +169,13 @@ impl<'m> Plan<'m> {
     /// planned.
     pub fn run_with<'c>(
         &self,
-        a: impl Into<OperandRef<'c>>,
-        b: impl Into<OperandRef<'c>>,
-        c: impl Into<OperandMut<'c>>,
+        a: impl IntoOperand<'c>,
+        b: impl IntoOperand<'c>,
+        c: impl IntoOperandMut<'c>,
         extras: Extras<'c>,
     ) -> Result<(), Error> {
         let extras = extras.checked(self.stream(), self.gemm())?;
-        self.run_checked([a.into(), b.into()], c.into(), extras)
+        self.run_checked([a.into_operand(), b.into_operand()], c.into_operand_mut(), extras)
     }
 
     /// Enqueues the product with checked extras.

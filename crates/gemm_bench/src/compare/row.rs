@@ -6,13 +6,13 @@ use cuda_gemm::{Compute, Element, Gemm};
 use gemm_report::{Row, Status, Verdict};
 use gemm_verify::{Check, Method};
 
-use crate::batch::Batches;
 use crate::error::Error;
 use crate::job::Title;
 use crate::limit::{Limit, Load};
 use crate::roofline::Rates;
 use crate::stats;
 use crate::telemetry::Conditions;
+use crate::time::Samples;
 
 /// The distance from 1 below which a ratio says nothing, however narrow its interval.
 ///
@@ -112,14 +112,15 @@ pub fn method(check: &Check) -> &'static str {
 pub(super) fn times(
     row: &mut Row,
     gemm: &Gemm,
-    own: Batches,
-    cublas: Option<Batches>,
+    own: Samples,
+    cublas: Option<Samples>,
     rates: &Rates,
 ) {
     let median = stats::median(&own.ms);
     row.samples = Some(own.ms.len());
     row.launches = Some(own.launches);
-    row.gap_free = Some(own.gap_free && cublas.as_ref().is_none_or(|cublas| cublas.gap_free));
+    let gaps = cublas.as_ref().and_then(|cublas| cublas.gap_free) == Some(false);
+    row.gap_free = own.gap_free.map(|own| own && !gaps);
     row.gflops = finite(gemm.flops() / median * 1e-6);
     let gbytes = finite(gemm.bytes() as f64 / median * 1e-6);
     row.ffma_gflops = finite(rates.ffma);
@@ -132,7 +133,7 @@ pub(super) fn times(
     bench.time_deviation = Some(stats::deviation(own));
     (bench.time_min, bench.time_max) = range(own);
 
-    let Some(Batches { launches, ms, .. }) = cublas else { return };
+    let Some(Samples { launches, ms, .. }) = cublas else { return };
     row.cublas_samples_ms = ms;
     let cublas = &row.cublas_samples_ms;
     let cublas_median = stats::median(cublas);
@@ -155,8 +156,8 @@ pub(super) fn times(
 /// The host's time per call, in microseconds.
 ///
 /// Not for the software device, where the call is the product itself.
-pub(super) fn enqueue_us(batches: &Batches) -> Option<f64> {
-    finite(1e3 * stats::median(&batches.enqueue_ms))
+pub(super) fn enqueue_us(samples: &Samples) -> Option<f64> {
+    finite(1e3 * stats::median(&samples.enqueue_ms))
 }
 
 /// Fills in the use of the GPU's units.
@@ -205,13 +206,14 @@ fn range(values: &[f64]) -> (Option<f64>, Option<f64>) {
 mod tests {
     use super::*;
     use approx::assert_relative_eq;
+    use cuda_gemm::Clock;
     use gemm_verify::{Bound, Deviation};
 
     const RATES: Rates = Rates { ffma: 60_000.0, copy: 4000.0 };
 
-    fn batches(ms: &[f64]) -> Batches {
+    fn batches(ms: &[f64]) -> Samples {
         let (ms, enqueue_ms) = (ms.to_vec(), vec![0.002; ms.len()]);
-        Batches { launches: 7, ms, enqueue_ms, gap_free: true }
+        Samples { clock: Clock::GpuEvents, launches: 7, ms, enqueue_ms, gap_free: Some(true) }
     }
 
     fn row(own: &[f64], cublas: &[f64]) -> Row {

@@ -5,12 +5,13 @@
 
 use cuda_gemm::Device;
 
-use crate::batch::{self, Batches, Policy, Work};
+use crate::batch::{self, Policy, Work};
 use crate::buffers::RotatingBuffers;
 use crate::error::Error;
 use crate::job::Job;
 use crate::roofline::{Peaks, Rates, Speed};
 use crate::telemetry::Telemetry;
+use crate::time::Samples;
 
 /// The default of a sample's least duration, in milliseconds.
 pub const SAMPLE_MS: f64 = 3.0;
@@ -29,7 +30,7 @@ pub struct SideBySide {
 /// The results of [`SideBySide::measure`].
 pub struct Measured {
     /// The samples of each job, in the order of the jobs.
-    pub batches: Vec<Batches>,
+    pub batches: Vec<Samples>,
     /// The peaks, as the mean of before and after.
     pub rates: Rates,
     /// The milliseconds of an empty launch.

@@ -122,7 +122,7 @@ fn zeros(
 ) -> Result<AnyMatrix, Error> {
     let tail = ld.saturating_sub(left + cols);
     let layout = Layout { offset: left, ld, tail };
-    Ok(AnyMatrix::zeros_in(device, element, [rows, cols], layout)?)
+    Ok(AnyMatrix::zeros_of(device, element, [rows, cols], layout)?)
 }
 
 /// Enqueues a product on a set.

@@ -146,11 +146,11 @@ impl BenchmarkContext {
     ) -> Result<Vec<Vec<f64>>, Error> {
         let Some(speed) = self.speed else {
             let samples = time::measure_interleaved(&self.device, count, 0, 1, || Ok(()), launch)?;
-            return Ok(samples.iter().map(|samples| samples.ms().to_vec()).collect());
+            return Ok(samples.into_iter().map(|samples| samples.ms).collect());
         };
         let mut work = Launches { peaks: &self.peaks, speed, launch: &mut launch };
         let batches = batch::measure(&self.device, count, policy, &mut work)?;
-        Ok(batches.into_iter().map(|batches| batches.ms).collect())
+        Ok(batches.into_iter().map(|samples| samples.ms).collect())
     }
 
     /// The jobs' median times, in nanoseconds. See [`BenchmarkContext::time`].
