@@ -29,12 +29,11 @@
 pub mod doctor;
 
 pub use cuda_gemm::{
-    Activation, AnyMatrix, Auto, Axis, CUresult, Clock, Compute, Configuration, Device,
-    DeviceChoice, DeviceInfo, DeviceKind, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Element,
-    EntryPoint, Environment, Epilogue, Extras, Gemm, Graph, Kernel, LaunchPlan, Layout, Limits,
-    MAX_DIMENSION, Matrix, MatrixMut, MatrixRef, OperandMut, OperandRef, Peak, Plan, PlanBuilder,
-    Product, Scalar, Stream, Table, Timer, bf16, f16, find_kernel, gemm, kernels, nearest_names,
-    npy, ptx, select,
+    Activation, AnyMatrix, Auto, Axis, CUresult, Compute, Configuration, Device, DeviceChoice,
+    DeviceInfo, DeviceKind, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Element, EntryPoint,
+    Environment, Epilogue, Extras, Gemm, Graph, Kernel, LaunchPlan, Layout, Limits, MAX_DIMENSION,
+    Matrix, MatrixMut, MatrixRef, OperandMut, OperandRef, Peak, Plan, PlanBuilder, Product, Scalar,
+    Stream, Table, Timer, bf16, f16, find_kernel, gemm, kernels, nearest_names, npy, ptx, select,
 };
 pub use gemm_bench::{
     Baseline, Candidate, Cublas, CublasProduct, Error, Job, KernelOptions, L2, Limit, Load, Loaded,

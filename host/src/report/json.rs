@@ -12,7 +12,7 @@ use gemm_report::{Origin, Row, Status};
 use host::compare::row;
 use host::format::is_control_or_format;
 use host::verify::{Bound, Check, Method};
-use host::{Clock, Environment, Title};
+use host::{DeviceKind, Environment, Title};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -114,9 +114,9 @@ fn row(record: &Record<'_>) -> Row {
     let peak = setting.peak().map(|peak| peak.gflops());
     let subject = subject(setting, title);
     let ladder = Ladder {
-        clock: Some(match samples.clock {
-            Clock::GpuEvents => "gpu_events".to_owned(),
-            Clock::CpuSimulation => "cpu_simulation".to_owned(),
+        clock: Some(match samples.device {
+            DeviceKind::Gpu => "gpu_events".to_owned(),
+            DeviceKind::Soft => "cpu_simulation".to_owned(),
         }),
         time_ms: Some(Times {
             median: samples.median(),

@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, Row, Table};
 use host::kernels::abi::{Arithmetic, KernelDescriptor};
 use host::time::Samples;
 use host::verify::{Bound, Check, Deviation, Method};
-use host::{Clock, Compute, DeviceInfo, Element, Gemm, L2, Load, select};
+use host::{Compute, DeviceInfo, DeviceKind, Element, Gemm, L2, Load, select};
 use serde::Serialize;
 
 use super::format::{Format, milliseconds, number, percent, scientific};
@@ -98,10 +98,10 @@ fn page(record: &Record<'_>) -> String {
     let gflops = samples.gflops(setting.gemm.flops());
     let peak = setting.peak().map(|peak| peak.gflops());
     let mut columns = vec![("kernel", title.name.to_owned())];
-    let names = time_columns(samples.ms.len(), samples.clock);
+    let names = time_columns(samples.ms.len(), samples.device);
     columns.extend(names.iter().copied().zip(times(samples)));
     // A rate of the simulation would say nothing.
-    if samples.clock == Clock::GpuEvents {
+    if samples.device == DeviceKind::Gpu {
         columns.push(("GFLOP/s", number(gflops, 1)));
         columns.push(("% of peak", number(percent(gflops, peak), 1)));
     }
@@ -151,12 +151,12 @@ fn page(record: &Record<'_>) -> String {
 }
 
 /// The columns of times: one sample is one number.
-pub fn time_columns(samples: usize, clock: Clock) -> &'static [&'static str] {
-    match (samples, clock) {
-        (1, Clock::GpuEvents) => &["time"],
-        (1, Clock::CpuSimulation) => &["CPU time"],
-        (_, Clock::GpuEvents) => &["average time", "median time"],
-        (_, Clock::CpuSimulation) => &["average CPU time", "median CPU time"],
+pub fn time_columns(samples: usize, device: DeviceKind) -> &'static [&'static str] {
+    match (samples, device) {
+        (1, DeviceKind::Gpu) => &["time"],
+        (1, DeviceKind::Soft) => &["CPU time"],
+        (_, DeviceKind::Gpu) => &["average time", "median time"],
+        (_, DeviceKind::Soft) => &["average CPU time", "median CPU time"],
     }
 }
 

@@ -119,6 +119,9 @@ impl Handle {
         [alpha, beta]: [Factor; 2],
         addresses: [u64; 3],
     ) -> Result<(), Error> {
+        if gemm.batch == 0 {
+            return Ok(());
+        }
         let (gemm, factors, extras) = match (alpha, beta) {
             (Factor::Host(alpha), Factor::Host(beta)) => {
                 for (what, value) in [("alpha", alpha), ("beta", beta)] {

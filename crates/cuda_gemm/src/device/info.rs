@@ -190,8 +190,7 @@ fn raw_attribute(device: CudaDevice, attribute: c_int) -> Option<u32> {
 
 pub(super) fn check_capability(info: &DeviceInfo) -> Result<(), Error> {
     if info.capability < OLDEST {
-        let (major, minor) = info.capability;
-        return Err(Error::GpuTooOld { name: info.name.clone(), major, minor });
+        return Err(Error::GpuTooOld { name: info.name.clone(), capability: info.capability });
     }
     Ok(())
 }

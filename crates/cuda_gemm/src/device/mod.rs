@@ -22,4 +22,4 @@ pub(crate) use limits::RESERVED_SHARED;
 pub use module::EntryPoint;
 pub use queue::Exclusive;
 pub use stream::Stream;
-pub use timer::{Clock, Timer};
+pub use timer::Timer;

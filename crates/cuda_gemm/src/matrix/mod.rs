@@ -8,6 +8,7 @@ mod view;
 mod view_mut;
 
 pub(crate) use memory::Memory;
+pub(crate) use operand::Placement;
 pub use operand::{AnyElement, AnyMatrix, IntoOperand, IntoOperandMut, OperandMut, OperandRef};
 pub use owned::{DeviceMatrix, Layout};
 pub use pointers::{PointerBatch, PointerBatchMut};

@@ -241,6 +241,12 @@ impl<'m, T> DeviceMatrixRef<'m, T> {
         }
     }
 
+    /// Whether a host matrix of this shape is like the one matrix of this view.
+    pub(super) fn expect_host(&self, shape: [usize; 2]) -> Result<(), Error> {
+        self.expect_one()?;
+        Error::expect_shape("the host's matrix", shape, [self.rows(), self.cols()])
+    }
+
     /// Copies the matrix to the host, after the stream's earlier work.
     ///
     /// # Errors
@@ -261,8 +267,7 @@ impl<'m, T> DeviceMatrixRef<'m, T> {
     /// The errors of [`DeviceMatrixRef::download`], and [`Error::Shape`].
     pub fn download_to<'h>(&self, matrix: impl Into<MatrixMut<'h>>) -> Result<(), Error> {
         let mut matrix = matrix.into();
-        self.expect_one()?;
-        self.expect_shape(matrix.rows(), matrix.cols())?;
+        self.expect_host([matrix.rows(), matrix.cols()])?;
         if self.transposed {
             let transposed = self.download()?;
             for (i, (_, row)) in matrix.runs_mut(self.rows() + self.cols()).enumerate() {
@@ -293,14 +298,6 @@ impl<'m, T> DeviceMatrixRef<'m, T> {
             run.copy_from_slice(&element.decode(&bytes));
         }
         Ok(())
-    }
-
-    pub(super) fn expect_shape(&self, rows: usize, cols: usize) -> Result<(), Error> {
-        let [need_rows, need_cols] = [self.rows(), self.cols()];
-        if [rows, cols] == [need_rows, need_cols] {
-            return Ok(());
-        }
-        Err(Error::Shape { what: "the host's matrix", rows, cols, need_rows, need_cols })
     }
 }
 

@@ -102,8 +102,7 @@ impl<'m, T> DeviceMatrixMut<'m, T> {
     /// [`Error::Shape`], [`Error::Driver`], or [`Error::NestedBatch`] for a batch.
     pub fn upload<'h>(&mut self, matrix: impl Into<MatrixRef<'h>>) -> Result<(), Error> {
         let (view, matrix) = (&self.view, matrix.into());
-        view.expect_one()?;
-        view.expect_shape(matrix.rows(), matrix.cols())?;
+        view.expect_host([matrix.rows(), matrix.cols()])?;
         let (stream, element) = (view.stream(), view.element());
         let _exclusive = stream.exclusive();
         // Kept until the copies are done.

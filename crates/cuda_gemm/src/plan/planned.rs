@@ -8,7 +8,7 @@ use gemm_matrix::Scalar;
 
 use super::alignment::is_aligned;
 use super::configuration::Configuration;
-use super::expected::{expect_matrix, expect_planned};
+use super::expected::expect_planned;
 use super::extras::{Extras, RawExtras};
 use super::launches::LaunchPlan;
 use crate::device::{EntryPoint, Stream};
@@ -216,27 +216,13 @@ impl<'m> Plan<'m> {
         if !gemm.pointers {
             return Err(Error::Extras { what: "a batch of pointers", is_missing: false });
         }
-        let operands = [a, b, c.view()];
-        for (i, what) in ["A", "B", "C"].into_iter().enumerate() {
-            let [rows, cols, ld] = operands[i].shape();
-            let on = operands[i].stream();
-            expect_matrix(i, stream, gemm, on, T::ELEMENT, [rows, cols], ld)?;
-            let (count, planned_count) = (operands[i].count(), gemm.batch);
-            if count != planned_count {
-                let [stride, planned_stride] = [0; 2];
-                return Err(Error::PlannedBatch {
-                    what,
-                    count,
-                    stride,
-                    planned_count,
-                    planned_stride,
-                });
-            }
-        }
+        let operands =
+            [a.operand(gemm.trans_a)?, b.operand(gemm.trans_b)?, c.view().operand(false)?];
+        expect_planned(stream, gemm, &operands)?;
         let extras = extras.checked(stream, gemm)?;
         // SAFETY: as in `run_checked`. The arrays stay allocated in the same way, and nothing
         // writes them.
-        unsafe { self.enqueue(operands.map(PointerBatch::address), extras) }
+        unsafe { self.enqueue(operands.map(|operand| operand.address()), extras) }
     }
 
     /// Enqueues the product on raw addresses of A, B and C.

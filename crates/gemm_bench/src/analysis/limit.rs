@@ -172,37 +172,28 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// The name in JSON, the label of a column, and words.
+    const fn texts(self) -> [&'static str; 3] {
+        match self {
+            Self::Ffma => ["ffma", "FMA", "FMA throughput"],
+            Self::Issue => ["issue", "issue", "instruction issue"],
+            Self::Shared => ["shared", "shared memory", "shared-memory bandwidth"],
+            Self::L1 => ["l1", "L1", "L1 bandwidth"],
+            Self::Memory => ["memory", "memory", "memory bandwidth"],
+        }
+    }
+
     /// The name, as in JSON.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ffma => "ffma",
-            Self::Issue => "issue",
-            Self::Shared => "shared",
-            Self::L1 => "l1",
-            Self::Memory => "memory",
-        }
+        self.texts()[0]
     }
 
-    /// A short label for tables.
     const fn label(self) -> &'static str {
-        match self {
-            Self::Ffma => "FMA",
-            Self::Issue => "issue",
-            Self::Shared => "shared memory",
-            Self::L1 => "L1",
-            Self::Memory => "memory",
-        }
+        self.texts()[1]
     }
 
-    /// The unit in words.
     const fn words(self) -> &'static str {
-        match self {
-            Self::Ffma => "FMA throughput",
-            Self::Issue => "instruction issue",
-            Self::Shared => "shared-memory bandwidth",
-            Self::L1 => "L1 bandwidth",
-            Self::Memory => "memory bandwidth",
-        }
+        self.texts()[2]
     }
 }
 

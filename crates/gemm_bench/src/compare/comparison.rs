@@ -10,7 +10,7 @@ use crate::baseline::{Baseline, NotCompared};
 use crate::buffers::{self, L2, RotatingBuffers, first_difference};
 use crate::candidate::{Loaded, Selection};
 use crate::error::{Error, require_memory};
-use crate::job::{Candidate, Job, KernelOptions};
+use crate::job::{Candidate, KernelOptions};
 use crate::limit::Load;
 use crate::operands::{self, Operands, Products};
 use crate::shape::Shape;
@@ -288,8 +288,11 @@ impl Comparison {
         }
 
         let jobs: Vec<_> = baseline.map(|baseline| baseline.job).into_iter().chain([job]).collect();
-        let Measured { mut batches, rates, launch_ms } =
-            observer.measure(|sampled| self.measure(&jobs, buffers, sampled))?;
+        let Measured { mut batches, rates, launch_ms } = observer.measure(|sampled| {
+            let Options { samples, sample_ms, .. } = self.options;
+            let telemetry = self.telemetry.as_mut();
+            self.meter.measure(&jobs, buffers, (samples, sample_ms), telemetry, sampled)
+        })?;
         let (own, cublas) = (batches.pop().expect("one for each job"), batches.pop());
         let conditions = self.telemetry.as_mut().map(Telemetry::take).unwrap_or_default();
         // Run again, after hundreds of launches interleaved with others.
@@ -321,18 +324,6 @@ impl Comparison {
             row::load(&mut row, load);
         }
         observer.row(Compared { limit: load.and_then(|load| load.limit()), ..row.into() })
-    }
-
-    /// Times jobs in turn, with these options.
-    fn measure(
-        &mut self,
-        jobs: &[&Job],
-        buffers: &mut RotatingBuffers,
-        sampled: &mut dyn FnMut(u32, u32),
-    ) -> Result<Measured, Error> {
-        let Options { samples, sample_ms, .. } = self.options;
-        let telemetry = self.telemetry.as_mut();
-        self.meter.measure(jobs, buffers, (samples, sample_ms), telemetry, sampled)
     }
 }
 

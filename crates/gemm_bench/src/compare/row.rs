@@ -206,14 +206,14 @@ fn range(values: &[f64]) -> (Option<f64>, Option<f64>) {
 mod tests {
     use super::*;
     use approx::assert_relative_eq;
-    use cuda_gemm::Clock;
+    use cuda_gemm::DeviceKind;
     use gemm_verify::{Bound, Deviation};
 
     const RATES: Rates = Rates { ffma: 60_000.0, copy: 4000.0 };
 
     fn batches(ms: &[f64]) -> Samples {
         let (ms, enqueue_ms) = (ms.to_vec(), vec![0.002; ms.len()]);
-        Samples { clock: Clock::GpuEvents, launches: 7, ms, enqueue_ms, gap_free: Some(true) }
+        Samples { device: DeviceKind::Gpu, launches: 7, ms, enqueue_ms, gap_free: Some(true) }
     }
 
     fn row(own: &[f64], cublas: &[f64]) -> Row {

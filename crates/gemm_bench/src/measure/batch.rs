@@ -164,7 +164,7 @@ pub fn measure<W: Work>(
     }
 
     sampler.counts = true;
-    let new = |candidate: &Batching| Samples::new(&sampler.timer, candidate.launches, Some(true));
+    let new = |candidate: &Batching| Samples::new(device, candidate.launches, Some(true));
     let mut batches: Vec<_> = candidates.iter().map(new).collect();
     let mut longest = f64::INFINITY;
     for _ in 0..policy.samples {

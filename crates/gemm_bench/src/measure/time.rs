@@ -1,6 +1,6 @@
 //! Samples and their statistics, and interleaved timing of single runs.
 
-use cuda_gemm::{Clock, Device, Timer};
+use cuda_gemm::{Device, DeviceKind, Timer};
 
 use crate::stats;
 
@@ -8,8 +8,8 @@ use crate::stats;
 /// [batches](crate::batch::measure).
 #[derive(Clone, Debug)]
 pub struct Samples {
-    /// The clock that was used.
-    pub clock: Clock,
+    /// The device whose clock was used; a simulated time says nothing about a GPU.
+    pub device: DeviceKind,
     /// Launches per sample.
     pub launches: u32,
     /// Whether no launch of any sample can have waited for the host; `None` for single runs.
@@ -22,24 +22,14 @@ pub struct Samples {
 
 impl Samples {
     /// No samples yet, of this number of launches each.
-    pub(crate) fn new(timer: &Timer, launches: u32, gap_free: Option<bool>) -> Self {
+    pub(crate) fn new(device: &Device, launches: u32, gap_free: Option<bool>) -> Self {
         let (ms, enqueue_ms) = (Vec::new(), Vec::new());
-        Self { clock: timer.clock(), launches, gap_free, ms, enqueue_ms }
+        Self { device: device.info().kind, launches, gap_free, ms, enqueue_ms }
     }
 
     /// The 95 % interval of the median ([`stats::median_interval`]).
     pub fn interval(&self) -> Option<(f64, f64)> {
         stats::median_interval(&self.ms)
-    }
-
-    /// The clock that was used.
-    pub fn clock(&self) -> Clock {
-        self.clock
-    }
-
-    /// Each sample, in the order taken, in milliseconds.
-    pub fn ms(&self) -> &[f64] {
-        &self.ms
     }
 
     /// The mean, in milliseconds.
@@ -121,7 +111,7 @@ pub fn measure_interleaved<E: From<cuda_gemm::Error>>(
     }
     device.synchronize()?;
     let timer = Timer::new(device)?;
-    let mut samples = vec![Samples::new(&timer, 1, None); count];
+    let mut samples = vec![Samples::new(device, 1, None); count];
     for _ in 0..repeat.max(1) {
         for (i, samples) in samples.iter_mut().enumerate() {
             reset()?;
@@ -138,7 +128,7 @@ mod tests {
 
     fn samples(ms: &[f64]) -> Samples {
         let (ms, enqueue_ms) = (ms.to_vec(), Vec::new());
-        Samples { clock: Clock::GpuEvents, launches: 1, gap_free: None, ms, enqueue_ms }
+        Samples { device: DeviceKind::Gpu, launches: 1, gap_free: None, ms, enqueue_ms }
     }
 
     #[test]

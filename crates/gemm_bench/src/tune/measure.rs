@@ -7,7 +7,7 @@ use cuda_gemm::select::model::Features;
 use cuda_gemm::select::table::{Costs, DeviceCosts, EntryCosts, Measured};
 use cuda_gemm::{Configuration, Device, Gemm, Kernel, Table, find_kernel};
 
-use super::context::{BenchmarkContext, check, operands, reference};
+use super::context::{BenchmarkContext, POLICY, check, operands, reference};
 use super::fit::fit;
 use super::pool::OperandPool;
 use super::samples::{Limits, Sample, Sampler, products};
@@ -268,9 +268,10 @@ fn device_costs(context: &BenchmarkContext) -> Result<DeviceCosts, Error> {
     let device = &context.device;
     let naive = device.kernel(find_kernel("naive")?)?;
     let gemm = Gemm::new(1, 1, 0);
-    let job = super::context::TimedJob { job: Job::Kernel(naive.prepare(gemm)?), on: 0 };
-    let mut buffers = [context.buffers(&operands(gemm)?, L2::Warm)?];
-    let launch_ns = context.nanoseconds(&[job], &mut buffers)?[0].max(1.0);
+    let job = Job::Kernel(naive.prepare(gemm)?);
+    let mut buffers = context.buffers(&operands(gemm)?, L2::Warm)?;
+    let times = context.time_by(POLICY, 1, |_| buffers.enqueue(&job))?;
+    let launch_ns = (1e6 * crate::stats::median(&times[0])).max(1.0);
     Ok(DeviceCosts {
         launch_ns,
         copy_gbytes: context.copy_gbytes()?,

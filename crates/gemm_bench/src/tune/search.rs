@@ -7,7 +7,7 @@
 use cuda_gemm::select::{Model, Prediction};
 use cuda_gemm::{Auto, Compute, Configuration, Error as GemmError, Gemm, PlanBuilder};
 
-use super::context::{self, BenchmarkContext, POLICY, TimedJob, check};
+use super::context::{self, BenchmarkContext, POLICY, check};
 use super::search_result::{Run, SearchResult, is_accurate};
 use crate::baseline::{Baseline, NotCompared};
 use crate::batch::Policy;
@@ -38,7 +38,7 @@ pub type Wrong = (Configuration, String);
 /// The choices to time, all of them right.
 #[derive(Default)]
 pub struct Candidates {
-    jobs: Vec<TimedJob>,
+    jobs: Vec<Job>,
     /// The jobs' runs, without times yet.
     runs: Vec<Run>,
     wrong: Vec<Wrong>,
@@ -68,7 +68,7 @@ impl Candidates {
             }
         };
         let rms_error = check.rms_error();
-        self.jobs.push(TimedJob { job, on: 0 });
+        self.jobs.push(job);
         self.runs.push(Run { configuration, predicted_ns, samples_ms: Vec::new(), rms_error });
         Ok(self.runs.last())
     }
@@ -86,12 +86,11 @@ impl Candidates {
         self,
         context: &BenchmarkContext,
         policy: Policy,
-        buffers: RotatingBuffers,
+        mut buffers: RotatingBuffers,
     ) -> Result<(Vec<Run>, Vec<Wrong>), Error> {
         let Self { jobs, mut runs, wrong } = self;
-        for (run, samples_ms) in runs.iter_mut().zip(context.time(policy, &jobs, &mut [buffers])?) {
-            run.samples_ms = samples_ms;
-        }
+        let times = context.time_by(policy, jobs.len(), |i| buffers.enqueue(&jobs[i]))?;
+        runs.iter_mut().zip(times).for_each(|(run, times)| run.samples_ms = times);
         Ok((runs, wrong))
     }
 }

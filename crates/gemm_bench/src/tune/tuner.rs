@@ -88,7 +88,7 @@ impl Tuner {
     ///
     /// # Errors
     ///
-    /// The errors of [`Peaks::of`](crate::roofline::Peaks::of).
+    /// The errors of [`SideBySide::new`](crate::SideBySide::new).
     pub fn new(device: &Device) -> Result<Self, Error> {
         Ok(Self { context: BenchmarkContext::new(device)? })
     }

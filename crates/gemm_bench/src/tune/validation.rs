@@ -9,7 +9,7 @@
 use std::{fmt, iter};
 
 use cuda_gemm::select::Prediction;
-use cuda_gemm::{Auto, Configuration, Device, Error as GemmError, ErrorKind, Gemm, Table};
+use cuda_gemm::{Auto, Configuration, Device, Gemm, Table};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -239,14 +239,8 @@ impl Judge<'_> {
         for &Prediction { configuration, ns: predicted_ns, .. } in
             iter::once(&chosen).chain(&others)
         {
-            let plan = self.auto.plan_by(*gemm, &configuration).and_then(|plan| plan.prepare());
-            match plan {
-                Ok(plan) => plans.push(plan),
-                // Copies of A and B may not fit, or a large C has too many tiles.
-                Err(GemmError::TooLarge { .. }) => continue,
-                Err(error) if error.kind() == ErrorKind::OutOfMemory => continue,
-                Err(error) => return Err(error.into()),
-            }
+            let Some(plan) = context::prepared(self.auto, *gemm, &configuration)? else { continue };
+            plans.push(plan);
             runs.push(Run { configuration, predicted_ns, samples_ms: Vec::new(), rms_error: None });
         }
         if runs.first().is_none_or(|run| run.configuration != chosen.configuration) {

@@ -21,7 +21,7 @@ pub const ALL: &str = "all";
 /// The selected kernels.
 ///
 /// ```
-/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm};
+/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Extras, Gemm};
 /// use gemm_bench::{KernelOptions, Selection};
 ///
 /// # fn main() -> Result<(), gemm_bench::Error> {

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::plan::{Configuration, find_kernel};
 use crate::problem::{Compute, Gemm};
 use crate::select::digests;
-use crate::select::product_key::{ProductKey, Store, as_launched, dense};
+use crate::select::product_key::{ProductKey, Stored, as_launched, dense};
 
 /// A [`Table`](crate::Table) before it is checked, and in JSON.
 #[derive(Clone, Serialize, Deserialize)]
@@ -263,7 +263,7 @@ impl MeasuredProduct {
     ///
     /// In f32, a batch that is launched as one product with more rows has that product's record.
     pub fn new(gemm: &Gemm, best: Timed) -> Self {
-        let Store { output, reads_c, has_epilogue } = Store::of(gemm);
+        let Stored { output, reads_c, has_epilogue } = Stored::of(gemm);
         let Gemm { compute, m, n, k, trans_a, trans_b, batch, .. } = as_launched(gemm);
         Self { compute, m, n, k, trans_a, trans_b, batch, output, reads_c, has_epilogue, best }
     }
@@ -286,7 +286,7 @@ impl MeasuredProduct {
     /// The key of products that the record covers.
     pub(in crate::select) fn key(&self) -> Option<ProductKey> {
         let Self { output, reads_c, has_epilogue, .. } = *self;
-        Some(ProductKey::of(&self.gemm())?.stored(Store { output, reads_c, has_epilogue }))
+        Some(ProductKey::of(&self.gemm())?.stored(Stored { output, reads_c, has_epilogue }))
     }
 }
 
