@@ -17,8 +17,7 @@ use host_system::format::{alternatives, compared, excerpt};
 /// use cuda_gemm::{CUresult, Device, DeviceChoice, DeviceMatrix, Error};
 ///
 /// let device = Device::open(DeviceChoice::Soft)?;
-/// // 16 TiB.
-/// let error = DeviceMatrix::<f32>::zeros(&device, [1 << 21, 1 << 21]).unwrap_err();
+/// let error = DeviceMatrix::<f32>::zeros(&device, [1 << 21, 1 << 21]).unwrap_err(); // 16 TiB
 /// assert!(matches!(error, Error::Driver { code: CUresult::CUDA_ERROR_OUT_OF_MEMORY, .. }));
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```

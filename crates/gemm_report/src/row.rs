@@ -254,7 +254,7 @@ pub struct Row {
 }
 
 /// The fields of `rungs bench` alone: a kernel next to cuBLAS.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bench {
     /// The function of cuBLAS to compare with, if the fastest of several was chosen.
     pub baseline: Option<String>,

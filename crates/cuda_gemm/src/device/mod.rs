@@ -6,7 +6,6 @@ mod graph;
 mod handle;
 mod info;
 mod limits;
-mod loaded;
 mod module;
 mod queue;
 mod stream;

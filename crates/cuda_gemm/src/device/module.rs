@@ -8,10 +8,9 @@ use cuda_driver::sys::{self, CUresult};
 use cust::function::{BlockSize, Function, GridSize};
 use cust::module::Module;
 
-use super::handle::{Device, code, describe};
+use super::handle::{Device, Loaded, code, describe};
 use super::info::{DeviceInfo, DeviceKind};
 use super::limits::RESERVED_SHARED;
-use super::loaded::Loaded;
 use super::stream::Stream;
 use crate::error::Error;
 

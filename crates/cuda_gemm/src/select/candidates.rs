@@ -4,7 +4,7 @@ use kernels_gpu::abi::{KernelAbi, KernelDescriptor};
 
 use super::Auto;
 use super::configurations::Candidates;
-use super::prediction::Prediction;
+use super::model::Prediction;
 use crate::plan::{Configuration, KernelForm, most_splits};
 use crate::problem::Gemm;
 

@@ -29,7 +29,6 @@ mod grid;
 mod measure;
 mod measured;
 pub mod model;
-mod prediction;
 mod product_file;
 mod product_key;
 mod rule;
@@ -55,9 +54,8 @@ use product_key::ProductKey;
 pub use changes::Change;
 pub use measure::{Measurement, Skipped};
 pub use measured::{MeasuredChoice, Source};
-pub use model::Model;
-pub use prediction::Prediction;
-pub use product_file::{CACHE_VARIABLE, ProductFile};
+pub use model::{Model, Prediction};
+pub use product_file::{CACHE_VARIABLE, ProductFile, file_name};
 pub use table::{MeasuredProduct, Table};
 
 /// The name that stands for the choice.

@@ -9,7 +9,7 @@ use std::ptr;
 use cuda_gemm::{Activation, Axis, Compute, Device, DeviceMatrix, Element, Gemm};
 use libloading::Library;
 
-use crate::cublas::{CublasStatus, Handle, OP_N, OP_T, check};
+use crate::cublas::{CublasStatus, Handle, OP_N, OP_T, check, functions};
 use crate::error::Error;
 
 /// `CUBLASLT_MATMUL_DESC_TRANSA`, `_TRANSB`, `_EPILOGUE` and `_BIAS_POINTER`.
@@ -47,7 +47,7 @@ pub(crate) fn compute_type(gemm: &Gemm) -> c_int {
 /// `cublasLtMatmulHeuristicResult_t`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Heuristic {
+pub(super) struct Heuristic {
     algorithm: [u64; 8],
     workspace: usize,
     state: CublasStatus,
@@ -91,19 +91,22 @@ type Matmul = unsafe extern "system" fn(
     *mut c_void,
 ) -> CublasStatus;
 
-#[derive(Clone, Copy)]
-struct Functions {
-    create_desc: Create2,
-    destroy_desc: Destroy,
-    set_desc: Set,
-    create_layout: CreateLayout,
-    destroy_layout: Destroy,
-    set_layout: Set,
-    create_preference: unsafe extern "system" fn(*mut Opaque) -> CublasStatus,
-    destroy_preference: Destroy,
-    set_preference: Set,
-    get_heuristic: GetHeuristic,
-    matmul: Matmul,
+functions! {
+    /// The functions of cublasLt, with the types of `cublasLt.h`.
+    struct Functions {
+        create_desc: Create2 = c"cublasLtMatmulDescCreate",
+        destroy_desc: Destroy = c"cublasLtMatmulDescDestroy",
+        set_desc: Set = c"cublasLtMatmulDescSetAttribute",
+        create_layout: CreateLayout = c"cublasLtMatrixLayoutCreate",
+        destroy_layout: Destroy = c"cublasLtMatrixLayoutDestroy",
+        set_layout: Set = c"cublasLtMatrixLayoutSetAttribute",
+        create_preference: unsafe extern "system" fn(*mut Opaque) -> CublasStatus
+            = c"cublasLtMatmulPreferenceCreate",
+        destroy_preference: Destroy = c"cublasLtMatmulPreferenceDestroy",
+        set_preference: Set = c"cublasLtMatmulPreferenceSetAttribute",
+        get_heuristic: GetHeuristic = c"cublasLtMatmulAlgoGetHeuristic",
+        matmul: Matmul = c"cublasLtMatmul",
+    }
 }
 
 impl Functions {
@@ -118,21 +121,7 @@ impl Functions {
         // SAFETY: NVIDIA's library, which is already loaded and never unloaded. The functions have
         // these types in all its versions.
         let loaded = unsafe {
-            Library::new(&name).map(ManuallyDrop::new).and_then(|library| {
-                Ok(Self {
-                    create_desc: *library.get(c"cublasLtMatmulDescCreate")?,
-                    destroy_desc: *library.get(c"cublasLtMatmulDescDestroy")?,
-                    set_desc: *library.get(c"cublasLtMatmulDescSetAttribute")?,
-                    create_layout: *library.get(c"cublasLtMatrixLayoutCreate")?,
-                    destroy_layout: *library.get(c"cublasLtMatrixLayoutDestroy")?,
-                    set_layout: *library.get(c"cublasLtMatrixLayoutSetAttribute")?,
-                    create_preference: *library.get(c"cublasLtMatmulPreferenceCreate")?,
-                    destroy_preference: *library.get(c"cublasLtMatmulPreferenceDestroy")?,
-                    set_preference: *library.get(c"cublasLtMatmulPreferenceSetAttribute")?,
-                    get_heuristic: *library.get(c"cublasLtMatmulAlgoGetHeuristic")?,
-                    matmul: *library.get(c"cublasLtMatmul")?,
-                })
-            })
+            Library::new(&name).map(ManuallyDrop::new).and_then(|library| Self::of(&library))
         };
         loaded.map_err(missing)
     }

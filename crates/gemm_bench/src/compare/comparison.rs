@@ -17,6 +17,7 @@ use crate::shape::Shape;
 use crate::side_by_side::{Measured, SAMPLE_MS, SideBySide};
 use crate::stats;
 use crate::telemetry::Telemetry;
+use gemm_report::row::Bench;
 use gemm_report::{Origin, Row, Status};
 
 /// The settings of a [`Comparison`].
@@ -192,7 +193,7 @@ impl Comparison {
             })
             .transpose()?;
         let prepared = observer.step(Step::Matrices, || self.prepare(&gemm));
-        let Plan { operands, mut buffers, wanted } = match prepared {
+        let (operands, mut buffers, wanted) = match prepared {
             Ok(prepared) => prepared,
             Err(error) if error.is_refusal() => {
                 let error = Arc::new(error);
@@ -233,8 +234,9 @@ impl Comparison {
         Row { origin: Origin::Bench, ..row }
     }
 
-    /// Makes the matrices, on the host and on the device.
-    fn prepare(&self, gemm: &Gemm) -> Result<Plan, Error> {
+    /// Makes the matrices, on the host and in device sets as memory allows; says how many sets are
+    /// wanted.
+    fn prepare(&self, gemm: &Gemm) -> Result<(Operands, RotatingBuffers, usize), Error> {
         let Options { l2, seed, left, .. } = self.options;
         let device = self.device();
         let stored = operands::stored_bytes(gemm);
@@ -250,7 +252,7 @@ impl Comparison {
         let count = buffers::possible(wanted, stored as u64, available);
         let operands = Operands::random(gemm, seed);
         let buffers = RotatingBuffers::within(device, &operands, count, left)?;
-        Ok(Plan { operands, buffers, wanted })
+        Ok((operands, buffers, wanted))
     }
 
     /// Checks a kernel, times it if the result is right, and reports its row.
@@ -294,7 +296,7 @@ impl Comparison {
             self.meter.measure(&jobs, buffers, (samples, sample_ms), telemetry, sampled)
         })?;
         let (own, cublas) = (batches.pop().expect("one for each job"), batches.pop());
-        let conditions = self.telemetry.as_mut().map(Telemetry::take).unwrap_or_default();
+        let state = self.telemetry.as_mut().map(Telemetry::take).unwrap_or_default();
         // Run again, after hundreds of launches interleaved with others.
         let second = buffers.result(job, reference.operands().c())?;
         if let Some((at, [one, other])) = first_difference(&first, &second) {
@@ -306,7 +308,10 @@ impl Comparison {
         }
         row.status = Status::Pass;
         row.bench.baseline = baseline.and_then(|baseline| baseline.job.chosen_by_cublas());
-        row::conditions(&mut row, conditions);
+        let Bench { sm_mhz_min, sm_mhz_max, memory_mhz, watts, celsius, throttled, .. } = state;
+        let errors = row.bench;
+        row.bench =
+            Bench { sm_mhz_min, sm_mhz_max, memory_mhz, watts, celsius, throttled, ..errors };
         let gemm = reference.operands().gemm();
         let is_gpu = !self.device().is_soft();
         if is_gpu {
@@ -325,12 +330,4 @@ impl Comparison {
         }
         observer.row(Compared { limit: load.and_then(|load| load.limit()), ..row.into() })
     }
-}
-
-/// A product's matrices, on the host and in device sets as memory allows.
-struct Plan {
-    operands: Operands,
-    buffers: RotatingBuffers,
-    /// The wanted number of sets.
-    wanted: usize,
 }

@@ -11,7 +11,6 @@ use crate::job::Title;
 use crate::limit::{Limit, Load};
 use crate::roofline::Rates;
 use crate::stats;
-use crate::telemetry::Conditions;
 use crate::time::Samples;
 
 /// The distance from 1 below which a ratio says nothing, however narrow its interval.
@@ -169,16 +168,6 @@ pub fn load(row: &mut Row, load: &Load) {
     let limit = load.limit();
     row.limit = limit.map(|limit| limit.name().to_owned());
     row.limit_percent = limit.and_then(Limit::percent);
-}
-
-/// Fills in the state of the GPU during the measurement.
-pub(super) fn conditions(row: &mut Row, conditions: Conditions) {
-    let Conditions { sm_mhz, memory_mhz, watts, celsius, throttled, .. } = conditions;
-    let bench = &mut row.bench;
-    (bench.sm_mhz_min, bench.sm_mhz_max) = sm_mhz.unzip();
-    bench.memory_mhz = memory_mhz.map(|range| range.0);
-    (bench.watts, bench.celsius) = (watts, celsius);
-    bench.throttled = throttled.map(|reasons| reasons.join("; "));
 }
 
 /// An error relative to cuBLAS's; 1 if both are exact.
