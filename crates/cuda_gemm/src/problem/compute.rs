@@ -75,14 +75,9 @@ impl Compute {
     }
 
     /// Whether a kernel computes in this precision.
-    pub const fn is_of(self, kernel: &KernelDescriptor) -> bool {
-        matches!(
-            (self, kernel.arithmetic()),
-            (Self::F32, Arithmetic::Fma)
-                | (Self::Tf32, Arithmetic::Tf32)
-                | (Self::Tf32x3, Arithmetic::Tf32x3)
-                | (Self::Bf16 | Self::F16, Arithmetic::Bits16)
-        )
+    pub fn is_of(self, kernel: &KernelDescriptor) -> bool {
+        let own = Self::of_kernel(kernel);
+        self == own || self.is_16_bits() && own.is_16_bits()
     }
 
     /// The kernels of this precision.

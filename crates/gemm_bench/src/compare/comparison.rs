@@ -181,17 +181,10 @@ impl Comparison {
         baseline: Option<&Loaded>,
         observer: &mut O,
     ) -> Result<(), O::Error> {
-        let candidates: Vec<_> = kernels
-            .iter()
-            .map(|kernel| {
-                kernel.prepare(gemm, KernelOptions::default(), Selection::All(gemm.compute))
-            })
-            .collect::<Result<_, _>>()?;
-        let baseline = baseline
-            .map(|baseline| {
-                baseline.prepare(gemm, KernelOptions::default(), Selection::All(gemm.compute))
-            })
-            .transpose()?;
+        let all = Selection::All(gemm.compute);
+        let prepare = |loaded: &Loaded| loaded.prepare(gemm, KernelOptions::default(), all);
+        let candidates = kernels.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
+        let baseline = baseline.map(prepare).transpose()?;
         let prepared = observer.step(Step::Matrices, || self.prepare(&gemm));
         let (operands, mut buffers, wanted) = match prepared {
             Ok(prepared) => prepared,

@@ -201,7 +201,7 @@ impl RotatingBuffers {
     ///
     /// # Errors
     ///
-    /// See [`Job::enqueue`].
+    /// See [`Job::enqueue_with`].
     pub fn enqueue(&mut self, job: &Job) -> Result<(), Error> {
         let count = self.sets.len();
         let set = &mut self.sets[self.next];
@@ -238,7 +238,7 @@ impl RotatingBuffers {
     ///
     /// # Errors
     ///
-    /// The errors of [`Job::enqueue`], or a fault of the kernel.
+    /// The errors of [`Job::enqueue_with`], or a fault of the kernel.
     pub fn result(&mut self, job: &Job, old: Option<&Matrix>) -> Result<Matrix, Error> {
         self.reset(old)?;
         enqueue(job, &mut self.sets[0], &self.vectors)?;

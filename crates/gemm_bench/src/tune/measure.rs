@@ -312,12 +312,9 @@ fn initial_costs(
         return Ok(None);
     }
     let entry = |resident: u32| EntryCosts { resident: resident.clamp(1, MAX_RESIDENT), ..INITIAL };
-    let unaligned = match kernel.unaligned() {
-        Some(_) => Some(entry(device.resident_blocks(kernel, true)?)),
-        None => None,
-    };
+    let unaligned = kernel.unaligned().map(|_| device.resident_blocks(kernel, true)).transpose()?;
     let aligned = without_unused(kernel, entry(resident));
-    let unaligned = unaligned.map(|costs| without_unused(kernel, costs));
+    let unaligned = unaligned.map(|resident| without_unused(kernel, entry(resident)));
     Ok(Some(Costs { kernel, aligned, unaligned }))
 }
 

@@ -70,7 +70,7 @@ impl Validated {
     }
 }
 
-/// The result of [`validate`].
+/// The result of [`validate`](super::validate).
 pub struct Validation {
     /// The products that were judged.
     pub products: Vec<Validated>,
