@@ -172,7 +172,7 @@ mod tests {
     fn advice_goes_on_where_the_error_ends() {
         let device = || "soft".to_owned();
         let table = GemmError::Table { place: "t.json".into(), reason: "it is empty".into() };
-        let hopper = GemmError::NeedsHopper { kernel: "tma", device: device(), major: 8, minor: 0 };
+        let hopper = GemmError::NeedsHopper { kernel: "tma", device: device(), capability: (8, 0) };
         for (error, says) in [
             (table.into(), "t.json: it is empty; make a table with `rungs tune`"),
             (

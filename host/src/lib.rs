@@ -29,18 +29,17 @@
 pub mod doctor;
 
 pub use cuda_gemm::{
-    Activation, AnyMatrix, Auto, Axis, CUresult, Clock, Compute, Configuration, Device,
-    DeviceChoice, DeviceInfo, DeviceKind, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Element,
-    EntryPoint, Environment, Epilogue, Extras, Gemm, Graph, Kernel, LaunchPlan, Layout, Limits,
-    MAX_DIMENSION, Matrix, MatrixMut, MatrixRef, OperandMut, OperandRef, Peak, Plan, PlanBuilder,
-    Product, Scalar, Stream, Table, Timer, bf16, f16, find_kernel, gemm, kernels, nearest_names,
-    npy, ptx, select,
+    Activation, AnyMatrix, Auto, Axis, CUresult, Compute, Configuration, Device, DeviceChoice,
+    DeviceInfo, DeviceKind, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Element, EntryPoint,
+    Environment, Epilogue, Extras, Gemm, Graph, Kernel, LaunchPlan, Layout, Limits, MAX_DIMENSION,
+    Matrix, MatrixMut, MatrixRef, OperandMut, OperandRef, Peak, Plan, PlanBuilder, Product, Scalar,
+    Stream, Table, Timer, bf16, f16, find_kernel, gemm, kernels, nearest_names, npy, ptx, select,
 };
 pub use gemm_bench::{
-    Baseline, Candidate, Cublas, CublasFastest, CublasProduct, Error, Job, KernelOptions, L2,
-    Limit, Load, Loaded, Operands, RotatingBuffers, Selection, Shape, SideBySide, Title, baseline,
-    batch, buffers, candidate, compare, cublas, explain, forecast, limit, operands, require_memory,
-    roofline, shape, side_by_side, stats, telemetry, time, tune, workload,
+    Baseline, Candidate, Cublas, CublasProduct, Error, Job, KernelOptions, L2, Limit, Load, Loaded,
+    Operands, RotatingBuffers, Selection, Shape, SideBySide, Title, baseline, batch, buffers,
+    candidate, compare, cublas, explain, forecast, limit, operands, require_memory, roofline,
+    shape, side_by_side, stats, telemetry, time, tune, workload,
 };
 pub use gemm_report;
 pub use gemm_verify as verify;

@@ -1,10 +1,9 @@
 //! A product that is run between guard bands.
 
-use cuda_gemm::OperandRef;
 use host::kernels::abi::{KernelDescriptor, Shared};
 use host::kernels::{LADDER, TILES};
 use host::verify::{Bound, Check, Method, Problem, Reference};
-use host::{Device, DeviceMatrix, Gemm, Layout, Limits, Matrix, PlanBuilder};
+use host::{Device, DeviceMatrix, DeviceMatrixRef, Gemm, Layout, Limits, Matrix, PlanBuilder};
 
 use crate::common::{devices, runs_all};
 
@@ -118,7 +117,7 @@ impl Case {
         &self,
         device: &Device,
         name: &str,
-        enqueue: impl FnOnce(OperandRef<'_>, OperandRef<'_>, &mut DeviceMatrix<f32>) -> Result<(), E>,
+        enqueue: impl FnOnce(View<'_>, View<'_>, &mut DeviceMatrix<f32>) -> Result<(), E>,
     ) -> Matrix {
         let Self { gemm, .. } = self;
         let place = |matrix: &Matrix, ld, (offset, tail), fill: bool| {
@@ -192,8 +191,13 @@ impl Case {
     }
 }
 
+type View<'m> = DeviceMatrixRef<'m, f32>;
+
 /// An operand that lies so, as a product with transposes takes it.
-pub fn oriented<'m>(stored: &OperandRef<'m>, transposed: bool) -> OperandRef<'m> {
+pub fn oriented<'m, T>(
+    stored: &DeviceMatrixRef<'m, T>,
+    transposed: bool,
+) -> DeviceMatrixRef<'m, T> {
     if transposed { stored.t() } else { *stored }
 }
 

@@ -35,7 +35,7 @@ fn reads_anywhere(descriptor: &KernelDescriptor) -> [bool; 2] {
 pub fn on(device: &Device, compute: Compute, matrix: &Matrix) -> AnyMatrix {
     let shape = [matrix.rows(), matrix.cols()];
     let layout = Layout::dense(matrix.cols());
-    let mut copy = AnyMatrix::zeros_in(device, compute.element(), shape, layout).unwrap();
+    let mut copy = AnyMatrix::zeros_of(device, compute.element(), shape, layout).unwrap();
     copy.upload(matrix).unwrap();
     copy
 }
@@ -252,7 +252,7 @@ fn rows_without_gaps_begin_anywhere() {
                 let (shape, cols) = ([matrix.rows(), matrix.cols()], matrix.cols());
                 let layout = Layout { offset, ..Layout::dense(cols) };
                 let element = compute.element();
-                let mut copy = AnyMatrix::zeros_in(device, element, shape, layout).unwrap();
+                let mut copy = AnyMatrix::zeros_of(device, element, shape, layout).unwrap();
                 // NaN in both types.
                 copy.fill_buffer(0x7fff).unwrap();
                 copy.upload(matrix).unwrap();

@@ -9,7 +9,7 @@ type Source = (&'static str, &'static str, fn(&Run) -> Option<Picture>);
 
 const PICTURES: [Source; 1] =
     [("docs/pictures/ladder.svg", "runs/h200/ladder/ladder-4096.jsonl", |run| {
-        picture::ladder(run, run.rows.first()?.shape)
+        picture::ladder(run, run.rows.first()?.shape())
     })];
 
 /// Each picture's path and text.

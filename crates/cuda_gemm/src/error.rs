@@ -7,7 +7,6 @@ mod kind;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use cuda_driver::GpuUnavailable;
 use cuda_driver::sys::CUresult;
 use gemm_matrix::ViewError;
 use host_system::format::{alternatives, compared, excerpt};
@@ -18,11 +17,8 @@ use host_system::format::{alternatives, compared, excerpt};
 /// use cuda_gemm::{CUresult, Device, DeviceChoice, DeviceMatrix, Error};
 ///
 /// let device = Device::open(DeviceChoice::Soft)?;
-/// // 16 TiB.
-/// match DeviceMatrix::<f32>::zeros(&device, [1 << 21, 1 << 21]).map(drop) {
-///     Err(Error::Driver { code: CUresult::CUDA_ERROR_OUT_OF_MEMORY, .. }) => println!("too large"),
-///     other => panic!("{other:?}"),
-/// }
+/// let error = DeviceMatrix::<f32>::zeros(&device, [1 << 21, 1 << 21]).unwrap_err(); // 16 TiB
+/// assert!(matches!(error, Error::Driver { code: CUresult::CUDA_ERROR_OUT_OF_MEMORY, .. }));
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
 #[derive(Debug, thiserror::Error)]
@@ -48,16 +44,14 @@ pub enum Error {
 
     /// The GPU cannot run this program's PTX.
     #[error(
-        "{name} has compute capability {major}.{minor} and the kernels need 8.0 or newer; \
-         use a newer GPU"
+        "{name} has compute capability {}.{} and the kernels need 8.0 or newer; use a newer GPU",
+        .capability.0, .capability.1
     )]
     GpuTooOld {
         /// The GPU's name.
         name: String,
-        /// Compute capability, major part.
-        major: u32,
-        /// Compute capability, minor part.
-        minor: u32,
+        /// Its compute capability.
+        capability: (u32, u32),
     },
 
     /// A dimension or leading dimension that exceeds the kernels' 32-bit sizes.
@@ -404,18 +398,17 @@ pub enum Error {
 
     /// A kernel that runs only on Hopper, on another device.
     #[error(
-        "`{kernel}` needs compute capability 9.0 (sm_90a), and {device} has {major}.{minor}; choose \
-         another kernel"
+        "`{kernel}` needs compute capability 9.0 (sm_90a), and {device} has {}.{}; choose another \
+         kernel",
+        .capability.0, .capability.1
     )]
     NeedsHopper {
         /// The kernel's name.
         kernel: &'static str,
         /// The device's name.
         device: String,
-        /// Compute capability, major part.
-        major: u32,
-        /// Compute capability, minor part.
-        minor: u32,
+        /// Its compute capability.
+        capability: (u32, u32),
     },
 
     /// A kernel that needs tensor maps, with a driver older than CUDA 12.
@@ -501,30 +494,7 @@ pub enum Error {
     },
 }
 
-impl Error {
-    /// The driver's code, if the error comes from the driver.
-    pub fn code(&self) -> Option<CUresult> {
-        match self {
-            Self::Driver { code, .. } | Self::KernelFault { code, .. } | Self::Jit { code, .. } => {
-                Some(*code)
-            }
-            _ => None,
-        }
-    }
-}
-
-pub use kind::ErrorKind;
-
-/// The reason why there is no GPU, for a message that says what works without one.
-pub fn no_gpu(reason: &GpuUnavailable) -> String {
-    match reason {
-        GpuUnavailable::LibraryNotFound { library, reason } => format!(
-            "there is no NVIDIA driver: {library} could not be loaded ({reason}); to use a GPU, \
-             install the driver"
-        ),
-        other => other.to_string(),
-    }
-}
+pub use kind::{ErrorKind, no_gpu};
 
 #[cfg(test)]
 mod tests;

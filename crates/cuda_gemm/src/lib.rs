@@ -58,8 +58,8 @@ pub use cuda_driver::{soft, soft_cuda};
 /// Contexts, streams and addresses of the driver, as this crate's functions accept them.
 pub use cust;
 pub use device::{
-    Clock, Device, DeviceChoice, DeviceInfo, DeviceKind, Entered, EntryPoint, Environment,
-    Exclusive, Graph, Limits, Peak, Stream, Timer,
+    Device, DeviceChoice, DeviceInfo, DeviceKind, Entered, EntryPoint, Environment, Exclusive,
+    Graph, Limits, Peak, Stream, Timer,
 };
 pub use error::{Error, ErrorKind};
 pub use gemm_matrix::{
@@ -67,8 +67,8 @@ pub use gemm_matrix::{
 };
 pub use kernels_gpu as kernels;
 pub use matrix::{
-    AnyMatrix, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Layout, OperandMut, OperandRef,
-    PointerBatch, PointerBatchMut,
+    AnyElement, AnyMatrix, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, IntoOperand,
+    IntoOperandMut, Layout, OperandMut, OperandRef, PointerBatch, PointerBatchMut,
 };
 pub use plan::{
     Configuration, Extras, Kernel, Launch, LaunchPlan, Plan, PlanBuilder, RawExtra, RawExtras,

@@ -239,14 +239,8 @@ impl<'m, 'e, T: Scalar> Product<'m, 'e, T> {
     fn problem<U: OutputOf<T>>(&self, c: &DeviceMatrixRef<'_, U>) -> Result<Gemm, Error> {
         let Self { a, b, gemm, .. } = self;
         let Gemm { m, n, k, batch, .. } = *gemm;
-        let shape = |what, [rows, cols]: [usize; 2], [need_rows, need_cols]: [usize; 2]| {
-            if [rows, cols] == [need_rows, need_cols] {
-                return Ok(());
-            }
-            Err(Error::Shape { what, rows, cols, need_rows, need_cols })
-        };
-        shape("B", [b.rows(), b.cols()], [k, n])?;
-        shape("C", [c.rows(), c.cols()], [m, n])?;
+        Error::expect_shape("B", [b.rows(), b.cols()], [k, n])?;
+        Error::expect_shape("C", [c.rows(), c.cols()], [m, n])?;
         for (what, count) in [("A", a.count()), ("B", b.count()), ("C", c.count())] {
             let is_shared = count == 1 && what != "C";
             if count != batch && !is_shared {

@@ -29,7 +29,7 @@ fn run(device: &Device, plan: &Plan<'_>, skip: usize) {
     let [a, b, mut c] = [0, 1, 2].map(|i| {
         let (element, [rows, cols]) = ([input, input, gemm.output][i], gemm.shapes()[i]);
         let layout = Layout { offset: skip, ..Layout::dense(cols) };
-        AnyMatrix::zeros_in(device, element, [rows * count, cols], layout).unwrap()
+        AnyMatrix::zeros_of(device, element, [rows * count, cols], layout).unwrap()
     });
     fn each(matrix: &AnyMatrix, count: usize, transposed: bool) -> OperandRef<'_> {
         let batch = matrix.view().batch(count).unwrap();

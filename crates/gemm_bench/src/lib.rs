@@ -22,7 +22,7 @@ pub mod tune;
 pub mod workload;
 
 pub use analysis::{explain, forecast, limit, roofline};
-pub use baseline::{cublas, cublas_fastest, cublas_product};
+pub use baseline::{cublas, cublas_product};
 pub use compare::side_by_side;
 pub use measure::{batch, buffers, telemetry, time};
 pub use workload::{candidate, job, operands, shape};
@@ -31,7 +31,6 @@ pub use baseline::Baseline;
 pub use buffers::{L2, RotatingBuffers};
 pub use candidate::{Loaded, Selection};
 pub use cublas::Cublas;
-pub use cublas_fastest::CublasFastest;
 pub use cublas_product::CublasProduct;
 pub use error::{Error, require_memory};
 pub use job::{Candidate, Job, KernelOptions, Title};

@@ -166,28 +166,27 @@ struct Key {
     kernel: String,
     shape: Shape,
     l2: Option<String>,
-    factors: [f64; 2],
+    factors: [f32; 2],
     epilogue: Option<String>,
     compute: Option<String>,
     output: Option<String>,
     /// Splits, clusters and staging, unless `auto` chose them.
-    options: Option<([Option<u64>; 2], bool)>,
+    options: Option<([Option<u32>; 2], bool)>,
 }
 
 impl Key {
     fn of(row: &Row) -> Self {
         let is_chosen = row.chosen.is_some() || row.kernel == "auto";
         Self {
-            origin: row.origin(),
+            origin: row.origin,
             kernel: row.kernel.clone(),
-            shape: row.shape,
+            shape: row.shape(),
             l2: row.l2.clone(),
             factors: [row.alpha.unwrap_or(1.0), row.beta.unwrap_or(0.0)],
             epilogue: row.epilogue.clone(),
             compute: row.compute.clone(),
             output: row.output.clone(),
-            options: (!is_chosen)
-                .then_some(([row.splits, row.clusters], row.packed.unwrap_or(false))),
+            options: (!is_chosen).then_some(([row.splits, row.clusters], row.packed)),
         }
     }
 
@@ -239,14 +238,16 @@ fn groups(runs: &[Run]) -> Vec<Group<'_>> {
 /// cuBLAS's time divided by the kernel's, sample by sample: both were measured in turn.
 fn ratios(runs: &[Run], row: &Row) -> Vec<f64> {
     let own = row.samples_ms();
-    let cublas = match row.origin() {
-        Origin::Bench => row.cublas_samples_ms.as_slice(),
+    let cublas = match row.origin {
+        Origin::Bench => &row.cublas_samples_ms,
         // In a ladder cuBLAS is one of the rows of the same run.
         Origin::Ladder if row.kernel == "cublas" => return Vec::new(),
         Origin::Ladder => {
             let is_here = |run: &&Run| run.rows.iter().any(|other| std::ptr::eq(other, row));
             let is_baseline = |other: &&Row| {
-                other.kernel == "cublas" && other.shape == row.shape && other.status == Status::Pass
+                other.kernel == "cublas"
+                    && other.shape() == row.shape()
+                    && other.status == Status::Pass
             };
             let baseline =
                 runs.iter().find(is_here).and_then(|run| run.rows.iter().find(is_baseline));

@@ -21,5 +21,5 @@ pub use error::Error;
 pub use gallery::{gallery, svg_files};
 pub use page::{PAGE_START, page};
 pub use picture::{Picture, SVG_START};
-pub use row::{Origin, Row, Shape};
+pub use row::{Origin, Row, Shape, Status, Verdict};
 pub use run::{Environment, File, Run, read_all};

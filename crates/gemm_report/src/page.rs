@@ -191,12 +191,12 @@ fn environment(run: &Run) -> String {
 fn headline(run: &Run) -> String {
     let mut parts = Vec::new();
     for shape in run.ladder_shapes() {
-        let rows = || run.rows_of(Origin::Ladder).filter(move |row| row.shape == shape);
+        let rows = || run.rows_of(Origin::Ladder).filter(move |row| row.shape() == shape);
         let own = rows().filter(|row| row.kernel != "cublas");
         let fastest = own.filter_map(|row| Some((row, row.gflops?)));
         let fastest = fastest.max_by(|(_, one), (_, other)| one.total_cmp(other));
         let Some((row, gflops)) = fastest else { continue };
-        let share = row.share_of_cublas.map(|share| format!(", {share:.2} x cuBLAS"));
+        let share = row.ladder.share_of_cublas.map(|share| format!(", {share:.2} x cuBLAS"));
         parts.push(format!(
             "{shape}: {}, fastest {} with {:.1} TFLOP/s{}",
             count(rows().count(), "kernel"),
@@ -207,7 +207,7 @@ fn headline(run: &Run) -> String {
     }
     for kernel in kernels(run.rows_of(Origin::Bench)) {
         let rows = || run.rows_of(Origin::Bench).filter(move |row| row.kernel == kernel);
-        let ratios: Vec<f64> = rows().filter_map(|row| row.ratio).collect();
+        let ratios: Vec<f64> = rows().filter_map(|row| row.bench.ratio).collect();
         parts.push(match sample_stats::geometric_mean(&ratios) {
             Some(mean) => {
                 let lowest = ratios.iter().copied().fold(f64::INFINITY, f64::min);
@@ -241,10 +241,11 @@ fn featured(runs: &[Run], of_device: &[usize]) -> Vec<usize> {
         let of_folder = fit().filter(|number| folder(*number) == newest);
         of_folder.max_by(|one, other| value(&runs[*one]).total_cmp(&value(&runs[*other])))
     };
-    let size = |run: &Run| run.rows.iter().map(|row| row.shape.flops()).fold(0.0, f64::max);
+    let size = |run: &Run| run.rows.iter().map(|row| row.shape().flops()).fold(0.0, f64::max);
     let ladder = best(&|run| run.rows_of(Origin::Ladder).count() > 1, &size);
-    let compared = |run: &Run| run.rows_of(Origin::Bench).filter(|row| row.ratio.is_some()).count();
-    let has_square = |run: &Run| run.rows.iter().any(|row| row.shape.is_square());
+    let compared =
+        |run: &Run| run.rows_of(Origin::Bench).filter(|row| row.bench.ratio.is_some()).count();
+    let has_square = |run: &Run| run.rows.iter().any(|row| row.shape().is_square());
     let bench = best(&|run| has_square(run) && compared(run) >= 10, &|run| compared(run) as f64);
     let chosen: Vec<usize> = ladder.into_iter().chain(bench).collect();
     if chosen.is_empty() { of_device.iter().copied().take(1).collect() } else { chosen }

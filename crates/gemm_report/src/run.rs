@@ -5,14 +5,14 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::error::Error;
 use crate::row::{Origin, Row, Shape};
 
 /// Where and how results were made.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Environment {
     /// The arguments of the command.
@@ -68,13 +68,13 @@ pub struct Run {
 impl Run {
     /// The device's name.
     pub fn device(&self) -> Option<&str> {
-        let of_row = || self.rows.iter().find_map(|row| row.device.as_deref());
+        let of_row = || self.rows.iter().find_map(|row| row.ladder.device.as_deref());
         self.environment.as_ref().and_then(|it| it.device.as_deref()).or_else(of_row)
     }
 
     /// The version of cuBLAS.
     pub fn cublas_version(&self) -> Option<&str> {
-        let of_row = || self.rows.iter().find_map(|row| row.cublas_version.as_deref());
+        let of_row = || self.rows.iter().find_map(|row| row.ladder.cublas_version.as_deref());
         self.environment.as_ref().and_then(|it| it.cublas_version.as_deref()).or_else(of_row)
     }
 
@@ -93,8 +93,8 @@ impl Run {
     pub fn ladder_shapes(&self) -> Vec<Shape> {
         let mut shapes = Vec::new();
         for row in self.rows_of(Origin::Ladder) {
-            if !shapes.contains(&row.shape) {
-                shapes.push(row.shape);
+            if !shapes.contains(&row.shape()) {
+                shapes.push(row.shape());
             }
         }
         shapes
@@ -102,7 +102,7 @@ impl Run {
 
     /// The results that this command made.
     pub fn rows_of(&self, origin: Origin) -> impl Iterator<Item = &Row> + Clone {
-        self.rows.iter().filter(move |row| row.origin() == origin)
+        self.rows.iter().filter(move |row| row.origin == origin)
     }
 }
 
@@ -309,7 +309,7 @@ impl Line {
         match () {
             () if has("summary") => Ok(Self::Summary),
             () if has("runs") && !has("kernel") => Ok(Self::Search),
-            () => Ok(Self::Row(Box::new(Row::new(object)?))),
+            () => Ok(Self::Row(Box::new(Row::read(object)?))),
         }
     }
 }

@@ -24,9 +24,9 @@ pub fn summary(runs: &[Run]) -> String {
         let rows: Vec<_> = run.rows_of(Origin::Bench).filter_map(compared).collect();
         for (row, ratio) in rows.into_iter().rev() {
             let line = lines.entry((device.to_owned(), row.precision())).or_default();
-            let products = &mut line[usize::from(!row.shape.is_square())];
-            if !products.iter().any(|(shape, _)| *shape == row.shape) {
-                products.push((row.shape, ratio));
+            let products = &mut line[usize::from(!row.shape().is_square())];
+            if !products.iter().any(|(shape, _)| *shape == row.shape()) {
+                products.push((row.shape(), ratio));
             }
         }
     }
@@ -56,7 +56,7 @@ pub fn summary(runs: &[Run]) -> String {
 fn compared(row: &Row) -> Option<(&Row, f64)> {
     let is_cold = row.l2.as_deref().is_none_or(|l2| l2 == "cold");
     let is_plain = is_cold && row.epilogue.is_none() && row.beta.is_none_or(|beta| beta == 0.0);
-    (row.kernel == "auto" && is_plain).then_some((row, row.ratio?))
+    (row.kernel == "auto" && is_plain).then_some((row, row.bench.ratio?))
 }
 
 fn cells(products: &[(Shape, f64)]) -> String {

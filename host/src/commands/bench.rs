@@ -7,7 +7,7 @@ mod tests;
 use std::time::Instant;
 
 use cuda_gemm::error::no_gpu;
-use host::compare::{Comparison, Note, Observer, Row, Step};
+use host::compare::{Compared, Comparison, Note, Observer, Step};
 use host::telemetry::Telemetry;
 use host::{Compute, Device, DeviceChoice, Gemm, Loaded, Selection, Shape, Table, baseline};
 
@@ -165,9 +165,9 @@ impl Rows {
 impl Observer for Rows {
     type Error = Error;
 
-    fn row(&mut self, row: Row, ms: &[f64], cublas_ms: &[f64]) -> Result<(), Error> {
+    fn row(&mut self, compared: Compared) -> Result<(), Error> {
         self.done += 1;
-        self.reporter.row(row, ms, cublas_ms)
+        self.reporter.row(compared)
     }
 
     fn step<T>(&mut self, step: Step, work: impl FnOnce() -> T) -> T {

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use host::select::table::{Costs, EntryCosts};
 use host::tune::{Calibration, Effort, Fit, Progress, Run, SearchResult, Tuner};
-use host::{Device, Table};
+use host::{Device, Table, select};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -232,13 +232,9 @@ fn errors(results: &[SearchResult]) -> String {
 
 /// Where the table goes.
 fn table_path(out: Option<&Path>, device: &str) -> PathBuf {
-    let name: String = device
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' })
-        .collect();
     match out {
         Some(path) if !path.is_dir() => path.to_owned(),
-        folder => folder.unwrap_or(Path::new(".")).join(format!("{name}.json")),
+        folder => folder.unwrap_or(Path::new(".")).join(select::file_name(device)),
     }
 }
 

@@ -100,7 +100,7 @@ fn sm_90a(device: Option<&Device>) -> Finding {
         Err(error @ GemmError::NeedsTensorMaps { .. }) => {
             Finding::broken(SM_90A, error.to_string(), "update NVIDIA's driver to CUDA 12")
         }
-        Err(GemmError::NeedsHopper { major, minor, .. }) => {
+        Err(GemmError::NeedsHopper { capability: (major, minor), .. }) => {
             let value = format!("needs compute capability 9.0, and the GPU has {major}.{minor}");
             Finding::missing(SM_90A, value, elsewhere)
         }

@@ -81,15 +81,9 @@ impl Input {
         let gemm = if batch == 1 { gemm } else { gemm.stacked(batch) };
         let gemm = if is_shared { Gemm { stride_b: 0, ..gemm } } else { gemm };
         let [_, shape_b, shape_c] = operands::shapes(&gemm);
-        let expect = |what, (rows, cols), [need_rows, need_cols]: [usize; 2]| match (rows, cols)
-            == (need_rows, need_cols)
-        {
-            true => Ok(()),
-            false => Err(Error::from(GemmError::Shape { what, rows, cols, need_rows, need_cols })),
-        };
-        expect("B", b.shape(), shape_b)?;
+        GemmError::expect_shape("B", b.shape().into(), shape_b)?;
         if let Some(c) = c {
-            expect("C", c.shape(), shape_c)?;
+            GemmError::expect_shape("C", c.shape().into(), shape_c)?;
         }
         Ok(gemm)
     }

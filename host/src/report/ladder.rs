@@ -5,8 +5,8 @@ use super::page;
 use super::record::{Record, Setting};
 use crate::error::Error;
 use crate::io::stdio::{accent, print, print_styled};
+use host::Compute;
 use host::side_by_side::SAMPLE_MS;
-use host::{Clock, Compute};
 
 /// The width of the first column.
 const NAME: usize = 25;
@@ -36,8 +36,8 @@ impl Ladder {
     /// Prints the header.
     pub fn begin(&mut self, setting: &Setting<'_>) -> Result<(), Error> {
         let is_soft = setting.device.is_soft();
-        let clock = if is_soft { Clock::CpuSimulation } else { Clock::GpuEvents };
-        let times = page::time_columns(setting.samples as usize, clock);
+        let device = setting.device.info().kind;
+        let times = page::time_columns(setting.samples as usize, device);
         // Rates and ratios of the simulation would say nothing.
         let rates = if is_soft { &[][..] } else { &["GFLOP/s", "speed-up", "of cuBLAS"] };
         let names = times.iter().chain(rates).chain(&["max error"]);
@@ -61,7 +61,7 @@ impl Ladder {
             (true, false) => self.found += 1,
             (false, _) => self.wrong += 1,
         }
-        if samples.gap_free() == Some(false) {
+        if samples.gap_free == Some(false) {
             self.gaps.push(title.name);
         }
         self.method = page::method(check);
@@ -77,7 +77,7 @@ impl Ladder {
         let limit = limit.map(|limit| format!("  limited by {}", limit.short()));
         let choice = title.choice().map(|choice| format!(", by {choice}")).unwrap_or_default();
         let status = format!("{}{}{choice}", record.verdict(), limit.unwrap_or_default());
-        print_styled(&self.row(title.name, &cells, &status), &[accent(record.status())])
+        print_styled(&self.row(title.name, &cells, &status), &[accent(record.status().word())])
     }
 
     /// Prints the row of a kernel that cannot run, and why.

@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, Row, Table};
 use host::kernels::abi::{Arithmetic, KernelDescriptor};
 use host::time::Samples;
 use host::verify::{Bound, Check, Deviation, Method};
-use host::{Clock, Compute, DeviceInfo, Element, Gemm, L2, Load, select};
+use host::{Compute, DeviceInfo, DeviceKind, Element, Gemm, L2, Load, select};
 use serde::Serialize;
 
 use super::format::{Format, milliseconds, number, percent, scientific};
@@ -88,7 +88,7 @@ pub fn list_auto(format: Format) -> Result<(), Error> {
 pub fn result(record: &Record<'_>, format: Format) -> Result<(), Error> {
     match format {
         Format::Json => print(&json::result(record)),
-        Format::Table => print_styled(&page(record), &[accent(record.status())]),
+        Format::Table => print_styled(&page(record), &[accent(record.status().word())]),
     }
 }
 
@@ -98,10 +98,10 @@ fn page(record: &Record<'_>) -> String {
     let gflops = samples.gflops(setting.gemm.flops());
     let peak = setting.peak().map(|peak| peak.gflops());
     let mut columns = vec![("kernel", title.name.to_owned())];
-    let names = time_columns(samples.ms().len(), samples.clock());
+    let names = time_columns(samples.ms.len(), samples.device);
     columns.extend(names.iter().copied().zip(times(samples)));
     // A rate of the simulation would say nothing.
-    if samples.clock() == Clock::GpuEvents {
+    if samples.device == DeviceKind::Gpu {
         columns.push(("GFLOP/s", number(gflops, 1)));
         columns.push(("% of peak", number(percent(gflops, peak), 1)));
     }
@@ -111,7 +111,7 @@ fn page(record: &Record<'_>) -> String {
     let (header, cells): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
     let mut table = table(header, 1..cells.len() - 1);
     table.add_row(cells);
-    let range = match samples.ms().len() {
+    let range = match samples.ms.len() {
         1 => String::new(),
         _ => format!(", from {} to {}", milliseconds(samples.min()), milliseconds(samples.max())),
     };
@@ -130,17 +130,17 @@ fn page(record: &Record<'_>) -> String {
     let interval = samples.interval().map(|(low, high)| {
         format!("; 95 % interval of the median: {} to {}", milliseconds(low), milliseconds(high))
     });
-    let launches = match samples.gap_free() {
+    let launches = match samples.gap_free {
         None => String::new(),
         Some(is_gap_free) => {
             let gaps = if is_gap_free { "without gaps" } else { "with gaps" };
-            format!(" of {} launch(es) each {gaps}", samples.launches())
+            format!(" of {} launch(es) each {gaps}", samples.launches)
         }
     };
     format!(
         "{}{table}\n{how}{clusters}samples: {}{launches}{range}{}\n{}{}{}check:   {}\n{}",
         product(setting),
-        samples.ms().len(),
+        samples.ms.len(),
         interval.unwrap_or_default(),
         setting.l2.map(|policy| l2(setting.device.info(), policy)).unwrap_or_default(),
         speed(setting),
@@ -151,18 +151,18 @@ fn page(record: &Record<'_>) -> String {
 }
 
 /// The columns of times: one sample is one number.
-pub fn time_columns(samples: usize, clock: Clock) -> &'static [&'static str] {
-    match (samples, clock) {
-        (1, Clock::GpuEvents) => &["time"],
-        (1, Clock::CpuSimulation) => &["CPU time"],
-        (_, Clock::GpuEvents) => &["average time", "median time"],
-        (_, Clock::CpuSimulation) => &["average CPU time", "median CPU time"],
+pub fn time_columns(samples: usize, device: DeviceKind) -> &'static [&'static str] {
+    match (samples, device) {
+        (1, DeviceKind::Gpu) => &["time"],
+        (1, DeviceKind::Soft) => &["CPU time"],
+        (_, DeviceKind::Gpu) => &["average time", "median time"],
+        (_, DeviceKind::Soft) => &["average CPU time", "median CPU time"],
     }
 }
 
 /// What stands in these columns.
 pub fn times(samples: &Samples) -> Vec<String> {
-    match samples.ms().len() {
+    match samples.ms.len() {
         1 => vec![milliseconds(samples.median())],
         _ => vec![milliseconds(samples.mean()), milliseconds(samples.median())],
     }

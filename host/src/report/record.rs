@@ -1,6 +1,7 @@
 //! Results, as commands pass them to the modules that print or save them.
 
 use cuda_driver::soft_cuda::Findings;
+use gemm_report::Status;
 use host::Peak;
 use host::time::Samples;
 use host::verify::Check;
@@ -69,27 +70,27 @@ pub struct Ratio {
 impl Ratio {
     /// How many times as long one takes as the other.
     pub fn of(one: &Samples, other: &Samples) -> Option<Self> {
-        let (median, interval) = stats::paired_ratio(one.ms(), other.ms())?;
+        let (median, interval) = stats::paired_ratio(&one.ms, &other.ms)?;
         Some(Self { median, interval })
     }
 }
 
 impl Record<'_> {
-    /// The verdict in a word.
-    pub fn status(&self) -> &'static str {
+    /// What came of it.
+    pub fn status(&self) -> Status {
         match (self.check.passed(), self.findings.is_empty()) {
-            (true, true) => "PASS",
-            (true, false) => "FINDINGS",
-            (false, _) => "FAIL",
+            (true, true) => Status::Pass,
+            (true, false) => Status::Findings,
+            (false, _) => Status::Fail,
         }
     }
 
     /// The verdict with the number of findings.
     pub fn verdict(&self) -> String {
         match (self.status(), self.findings.len()) {
-            (status, 0) => status.to_owned(),
-            ("FINDINGS", count) => format!("FINDINGS {count}"),
-            (status, count) => format!("{status}, FINDINGS {count}"),
+            (status, 0) => status.word().to_owned(),
+            (Status::Findings, count) => format!("FINDINGS {count}"),
+            (status, count) => format!("{}, FINDINGS {count}", status.word()),
         }
     }
 }

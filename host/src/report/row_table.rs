@@ -1,7 +1,8 @@
 //! Rows for people, printed as soon as they are there.
 
-use host::Title;
-use host::compare::{Row, Status};
+use gemm_report::{Row, Status, Verdict};
+use host::compare::Compared;
+use host::{Shape, Title, find_kernel};
 
 use super::format::{milliseconds, number};
 
@@ -31,50 +32,52 @@ pub fn header() -> String {
 }
 
 /// A row.
-pub fn row(row: &Row) -> String {
-    let shape = row.shape().to_string();
+pub fn row(Compared { row, limit, .. }: &Compared) -> String {
+    let (shape, bench) = (Shape::from(row).to_string(), &row.bench);
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let percent = |value| or_dash(number_of(value, 1).map(|value| value + " %"));
     let reason = || row.reason.clone().unwrap_or_default();
     let cells = [
-        or_dash(row.time_median.map(milliseconds)),
-        percent(row.time_deviation.zip(row.time_median).map(|(by, of)| 100.0 * by / of)),
-        or_dash(row.cublas_median.map(milliseconds)),
-        or_dash(number_of(row.ratio, 3).map(|ratio| ratio + "x")),
-        or_dash(row.ratio_low.zip(row.ratio_high).map(|(low, high)| format!("{low:.3}-{high:.3}"))),
+        or_dash(bench.time_median.map(milliseconds)),
+        percent(bench.time_deviation.zip(bench.time_median).map(|(by, of)| 100.0 * by / of)),
+        or_dash(bench.cublas_median.map(milliseconds)),
+        or_dash(number_of(bench.ratio, 3).map(|ratio| ratio + "x")),
+        or_dash(
+            bench.ratio_low.zip(bench.ratio_high).map(|(low, high)| format!("{low:.3}-{high:.3}")),
+        ),
         number(row.gflops.map(|gflops| gflops * 1e-3), 2),
         percent(row.percent_of_ffma),
         percent(row.percent_of_copy),
-        or_dash(number_of(row.rms_error_ratio, 2).map(|ratio| ratio + "x")),
-        or_dash(row.enqueue_us.map(|own| {
-            let cublas = row.cublas_enqueue_us.map(|us| format!("/{us:.1}")).unwrap_or_default();
+        or_dash(number_of(bench.rms_error_ratio, 2).map(|ratio| ratio + "x")),
+        or_dash(bench.enqueue_us.map(|own| {
+            let cublas = bench.cublas_enqueue_us.map(|us| format!("/{us:.1}")).unwrap_or_default();
             format!("{own:.1}{cublas}")
         })),
-        or_dash(row.sm_mhz_min.map(|mhz| mhz.to_string())),
-        number(row.watts, 0),
-        or_dash(row.celsius.map(|celsius| celsius.to_string())),
+        or_dash(bench.sm_mhz_min.map(|mhz| mhz.to_string())),
+        number(bench.watts, 0),
+        or_dash(bench.celsius.map(|celsius| celsius.to_string())),
     ];
     let word = verdict(row);
     let verdict = match row.status {
         Status::Fail | Status::Unstable => format!("{word}: {}", reason()),
         // The reason is long, and the numbers are missing: it has a line of its own.
-        Status::Pass | Status::Refused => word.to_owned(),
+        _ => word.to_owned(),
     };
     let gaps = (row.gap_free == Some(false)).then_some("launch gaps");
-    let throttled = row.throttled.as_deref().filter(|reasons| !reasons.is_empty());
+    let throttled = bench.throttled.as_deref().filter(|reasons| !reasons.is_empty());
     let chosen = Title {
-        chosen: row.chosen,
+        chosen: row.chosen.as_deref().and_then(|name| Some(find_kernel(name).ok()?.name())),
         splits: row.splits,
         clusters: row.clusters,
-        staged: row.staged,
+        staged: row.packed,
         ..Title::default()
     };
     let chosen = chosen.choice();
-    let limit = row.limited.map(|limit| format!("limited by {}", limit.short()));
+    let limit = limit.map(|limit| format!("limited by {}", limit.short()));
     let notes: Vec<_> =
         [limit.as_deref(), chosen.as_deref(), gaps, throttled].into_iter().flatten().collect();
     let notes = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join("; ")) };
-    let mut text = line(&shape, row.kernel, &cells, &format!("{verdict}{notes}"));
+    let mut text = line(&shape, &row.kernel, &cells, &format!("{verdict}{notes}"));
     if row.status == Status::Refused {
         text += &format!("    {}\n", reason());
     }
@@ -84,10 +87,8 @@ pub fn row(row: &Row) -> String {
 /// What is said of a row in a word; nothing of one that was compared with nothing.
 pub fn verdict(row: &Row) -> &'static str {
     match row.status {
-        Status::Pass => row.verdict.map_or("", |verdict| verdict.words()),
-        Status::Fail => "FAIL",
-        Status::Unstable => "UNSTABLE",
-        Status::Refused => "REFUSED",
+        Status::Pass => row.bench.verdict.map_or("", Verdict::words),
+        status => status.word(),
     }
 }
 
@@ -105,17 +106,18 @@ fn line(shape: &str, kernel: &str, cells: &[String; 13], verdict: &str) -> Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gemm_report::row::Bench;
     use host::Gemm;
-    use host::compare::Verdict;
+    use host::compare;
     use host::kernels::LADDER;
 
     fn new(name: &'static str, size: usize) -> Row {
-        Row::new(&Title { name, ..Title::default() }, &Gemm::new(size, size, size), 42)
+        let title = Title { name, ..Title::default() };
+        compare::row::row(&title, &Gemm::new(size, size, size), Some(42))
     }
 
     fn full() -> Row {
-        Row {
-            status: Status::Pass,
+        let bench = Bench {
             time_median: Some(12345.6),
             time_deviation: Some(1234.0),
             cublas_median: Some(12345.6),
@@ -123,26 +125,35 @@ mod tests {
             ratio_low: Some(12.3),
             ratio_high: Some(12.4),
             verdict: Some(Verdict::WithinNoise),
-            gflops: Some(61_234.5),
-            percent_of_ffma: Some(100.0),
-            percent_of_copy: Some(100.0),
             rms_error_ratio: Some(10.0),
             enqueue_us: Some(12.34),
             cublas_enqueue_us: Some(123.4),
             sm_mhz_min: Some(1980),
             watts: Some(700.0),
             celsius: Some(100),
-            gap_free: Some(true),
             throttled: Some(String::new()),
+            ..Bench::default()
+        };
+        Row {
+            status: Status::Pass,
+            gflops: Some(61_234.5),
+            percent_of_ffma: Some(100.0),
+            percent_of_copy: Some(100.0),
+            gap_free: Some(true),
+            bench,
             ..new("async_copy", 16384)
         }
+    }
+
+    fn text(row: Row) -> String {
+        super::row(&row.into())
     }
 
     #[test]
     fn columns_stay_in_line() {
         let long = LADDER.iter().map(|descriptor| descriptor.name().len()).max().unwrap();
         assert!(long < KERNEL);
-        let text = row(&full());
+        let text = text(full());
         let cells: Vec<_> = text.split_whitespace().collect();
         assert_eq!(cells[..2], ["16384x16384x16384", "async_copy"]);
         assert!(text.ends_with("  within noise\n"), "{text}");
@@ -167,10 +178,11 @@ mod tests {
     #[test]
     fn what_is_odd_is_said() {
         let throttled = Some("power cap".to_owned());
-        let text = row(&Row { gap_free: Some(false), throttled, ..full() });
-        assert!(text.ends_with("within noise (launch gaps; power cap)\n"), "{text}");
-        let none = new("naive", 8);
-        let text = row(&none.without_time(Status::Refused, "it does not fit"));
+        let bench = Bench { throttled, ..full().bench };
+        let odd = text(Row { gap_free: Some(false), bench, ..full() });
+        assert!(odd.ends_with("within noise (launch gaps; power cap)\n"), "{odd}");
+        let reason = Some("it does not fit".to_owned());
+        let text = text(Row { status: Status::Refused, reason, ..new("naive", 8) });
         assert!(text.ends_with("REFUSED\n    it does not fit\n"), "{text}");
     }
 }

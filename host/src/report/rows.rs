@@ -4,7 +4,8 @@ use std::path::Path;
 
 use clap::ValueEnum;
 use gemm_bench::Error as BenchError;
-use host::compare::{Row, Status, Summary, summarise};
+use gemm_report::{Row, Status};
+use host::compare::{Compared, Summary, summarise};
 use serde::Serialize;
 
 use super::save::Save;
@@ -19,15 +20,6 @@ pub enum RowFormat {
     Table,
     Json,
     Csv,
-}
-
-/// A row with its samples, for JSON: milliseconds per launch, in the order taken.
-#[derive(Serialize)]
-struct Sampled<'a> {
-    #[serde(flatten)]
-    row: &'a Row,
-    samples_ms: &'a [f64],
-    cublas_samples_ms: &'a [f64],
 }
 
 /// Writes to stdout, with words that have a colour.
@@ -63,26 +55,22 @@ impl RowReporter {
     }
 
     /// A row, as soon as it is there.
-    pub fn row(
-        &mut self,
-        mut row: Row,
-        samples_ms: &[f64],
-        cublas_samples_ms: &[f64],
-    ) -> Result<(), Error> {
-        if let Some(error) = &row.error {
-            row.reason = Some(advised(error));
+    pub fn row(&mut self, mut compared: Compared) -> Result<(), Error> {
+        if let Some(error) = &compared.refusal {
+            compared.row.reason = Some(advised(error));
         }
-        let line = json::line(&Sampled { row: &row, samples_ms, cublas_samples_ms });
+        let row = &compared.row;
+        let line = json::line(&row.line());
         // First what lasts, in case that stdout cannot be written.
         self.save(&line)?;
         let printed = match self.format {
             RowFormat::Table => {
-                (self.print)(&row_table::row(&row), &[accent(row_table::verdict(&row))])
+                (self.print)(&row_table::row(&compared), &[accent(row_table::verdict(row))])
             }
             RowFormat::Json => (self.print)(&line, &[]),
-            RowFormat::Csv => (self.print)(&csv_row(&row), &[]),
+            RowFormat::Csv => (self.print)(&csv_row(row), &[]),
         };
-        self.rows.push(row);
+        self.rows.push(compared.row);
         printed
     }
 
@@ -140,8 +128,8 @@ fn csv_row(row: &Row) -> String {
 
 fn csv_lines(builder: csv::WriterBuilder, row: &Row) -> String {
     let mut writer = builder.from_writer(Vec::new());
-    // A row is flat, and memory takes everything.
-    writer.serialize(row).expect("a flat row");
+    // Both parts are flat, and memory takes everything.
+    writer.serialize((row, &row.bench)).expect("a flat row");
     let bytes = writer.into_inner().expect("written to memory");
     String::from_utf8(bytes).expect("text")
 }
@@ -149,16 +137,15 @@ fn csv_lines(builder: csv::WriterBuilder, row: &Row) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use host::compare::Verdict;
-    use host::{Gemm, Title};
+    use gemm_report::row::Bench;
+    use gemm_report::{Origin, Verdict};
+    use host::{Gemm, Title, compare};
 
     fn row() -> Row {
-        Row {
-            ratio: Some(1.25),
-            verdict: Some(Verdict::Faster),
-            status: Status::Pass,
-            ..Row::new(&Title { name: "tile2d", ..Title::default() }, &Gemm::new(512, 512, 512), 42)
-        }
+        let title = Title { name: "tile2d", ..Title::default() };
+        let row = compare::row::row(&title, &Gemm::new(512, 512, 512), Some(42));
+        let bench = Bench { ratio: Some(1.25), verdict: Some(Verdict::Faster), ..Bench::default() };
+        Row { origin: Origin::Bench, bench, ..row }
     }
 
     #[test]
@@ -177,9 +164,8 @@ mod tests {
 
     #[test]
     fn json_has_the_columns_of_csv_and_the_samples() {
-        let row = row();
-        let sampled = Sampled { row: &row, samples_ms: &[1.0], cublas_samples_ms: &[] };
-        let line: serde_json::Value = serde_json::from_str(&json::line(&sampled)).unwrap();
+        let row = Row { samples_ms: vec![1.0], ..row() };
+        let line: serde_json::Value = serde_json::from_str(&json::line(&row.line())).unwrap();
         for column in csv_header().trim().split(',') {
             assert!(line.get(column).is_some(), "{column}");
         }

@@ -1,6 +1,6 @@
 //! Tables of the ladder and of recorded runs.
 
-use gemm_report::{Environment, Shape};
+use gemm_report::{Environment, Row, Shape};
 use kernels_gpu::abi::{Arithmetic, KernelDescriptor};
 use kernels_gpu::{LADDER, kernels as all_kernels};
 use serde_json::Value;
@@ -142,7 +142,8 @@ fn bench(run: &str) -> Result<String, String> {
 
 /// The shape of a row.
 fn shape(row: &Value) -> Result<Shape, String> {
-    serde_json::from_value(row.clone()).map_err(|error| format!("a row has no shape: {error}"))
+    let row = serde_json::from_value::<Row>(row.clone());
+    row.map(|row| row.shape()).map_err(|error| format!("a row has no shape: {error}"))
 }
 
 /// The head of a table of [`ratios`].

@@ -137,9 +137,6 @@ pub unsafe fn gemm_strided_batched_ex<T: DeviceCopy, U: DeviceCopy>(
     let gemm = row_major("gemm_strided_batched_ex", [transa, transb], [m, n, k], lds)?;
     let gemm = typed(gemm, [a_type, b_type, c_type], compute)?;
     let gemm = gemm.batched(batch_count, [stride_b, stride_a, stride_c]);
-    if batch_count == 0 {
-        return Ok(());
-    }
     let addresses = [b.as_raw(), a.as_raw(), c.as_raw()];
     // SAFETY: the caller's contract.
     unsafe { handle.enqueue(gemm, [alpha.into(), beta.into()], addresses) }

@@ -8,7 +8,7 @@ use super::arguments::{Factor, by_the_callers_names};
 use crate::device::{Device, Stream};
 use crate::error::Error;
 use crate::plan::{self, PlanCache, RawExtras, Variant, of_any_factors};
-use crate::problem::{Compute, Gemm};
+use crate::problem::{Compute, Gemm, expect_finite};
 use crate::select::Auto;
 
 /// The most plans that a [`Handle`] keeps; one more first drops all of them.
@@ -119,13 +119,12 @@ impl Handle {
         [alpha, beta]: [Factor; 2],
         addresses: [u64; 3],
     ) -> Result<(), Error> {
+        if gemm.batch == 0 {
+            return Ok(());
+        }
         let (gemm, factors, extras) = match (alpha, beta) {
             (Factor::Host(alpha), Factor::Host(beta)) => {
-                for (what, value) in [("alpha", alpha), ("beta", beta)] {
-                    if !value.is_finite() {
-                        return Err(Error::NotFinite { what, value });
-                    }
-                }
+                expect_finite([alpha, beta])?;
                 let no_sum = alpha == 0.0 || gemm.k == 0;
                 if gemm.m == 0 || gemm.n == 0 || no_sum && beta == 1.0 {
                     return Ok(());

@@ -85,9 +85,6 @@ pub unsafe fn sgemm_strided_batched(
     let gemm = row_major("sgemm_strided_batched", [transa, transb], [m, n, k], lds)?;
     let gemm = gemm.computed_in(handle.f32_compute());
     let gemm = gemm.batched(batch_count, [stride_b, stride_a, stride_c]);
-    if batch_count == 0 {
-        return Ok(());
-    }
     // SAFETY: the caller's contract.
     unsafe { handle.enqueue(gemm, [alpha.into(), beta.into()], [b, a, c].map(|at| at.as_raw())) }
 }
@@ -125,9 +122,6 @@ pub unsafe fn sgemm_batched(
     let lds = [(lda, 8), (ldb, 10), (ldc, 13)];
     let gemm = row_major("sgemm_batched", [transa, transb], [m, n, k], lds)?;
     let gemm = gemm.computed_in(handle.f32_compute());
-    if batch_count == 0 {
-        return Ok(());
-    }
     let gemm = gemm.batched_pointers(batch_count);
     // SAFETY: the caller's contract.
     unsafe { handle.enqueue(gemm, [alpha.into(), beta.into()], [b, a, c].map(|at| at.as_raw())) }

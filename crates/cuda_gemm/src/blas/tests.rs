@@ -242,7 +242,7 @@ fn plans_differ_by_ldc_and_by_alignment() {
 fn upload_as(device: &Device, element: Element, numbers: &[f32]) -> AnyMatrix {
     let row = Matrix::from_vec(1, numbers.len(), numbers.to_vec());
     let layout = Layout::dense(numbers.len());
-    let mut matrix = AnyMatrix::zeros_in(device, element, [1, numbers.len()], layout).unwrap();
+    let mut matrix = AnyMatrix::zeros_of(device, element, [1, numbers.len()], layout).unwrap();
     matrix.upload(&row).unwrap();
     matrix
 }

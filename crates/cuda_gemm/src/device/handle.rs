@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use cuda_driver::sys::{self, CUresult};
 use cust::device::Device as CudaDevice;
 use cust::error::CudaError;
+use cust::module::Module;
 use cust::stream::{Stream as CudaStream, StreamFlags};
 
 use super::current::{Entered, Failed, PrimaryContext};
 use super::info::{DeviceInfo, DeviceKind, check_capability, device_info};
-use super::loaded::Loaded;
 use super::queue::Queue;
 use crate::error::{Error, no_gpu};
 use crate::ptx::{self, Kernels};
@@ -91,6 +91,12 @@ struct Shared {
 struct LoadedContext {
     modules: Mutex<HashMap<&'static str, Loaded>>,
     context: PrimaryContext,
+}
+
+/// The module of an entry point, and whether its launches may start before earlier work ends.
+pub(super) struct Loaded {
+    pub(super) module: Box<Module>,
+    pub(super) starts_early: bool,
 }
 
 /// The contexts that are in use, by ordinal.

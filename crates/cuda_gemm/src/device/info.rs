@@ -121,23 +121,23 @@ pub(super) fn device_info(device: CudaDevice, kind: DeviceKind) -> Result<Device
         get(DeviceAttribute::ComputeCapabilityMinor)?,
     );
     let shared_default = get(DeviceAttribute::MaxSharedMemoryPerBlock)?;
-    let peak = match kind {
-        DeviceKind::Soft => None,
-        DeviceKind::Gpu => Some(Peak {
-            clock_khz: get(DeviceAttribute::ClockRate)?,
-            multiprocessors: get(DeviceAttribute::MultiprocessorCount)?,
-            lanes: fp32_lanes(capability),
-        }),
-    };
-    let memory_gbytes = match kind {
-        DeviceKind::Soft => None,
+    let multiprocessors = get(DeviceAttribute::MultiprocessorCount)?;
+    let (mut peak, mut memory_gbytes, mut pci_bus_id) = (None, None, None);
+    // The software device has none of these.
+    if kind == DeviceKind::Gpu {
+        let (clock_khz, lanes) = (get(DeviceAttribute::ClockRate)?, fp32_lanes(capability));
+        peak = Some(Peak { clock_khz, multiprocessors, lanes });
         // Both clock edges transfer data; the clock is in kHz and the bus width in bits.
-        DeviceKind::Gpu => Some(
-            2e-6 * f64::from(get(DeviceAttribute::MemoryClockRate)?)
-                * f64::from(get(DeviceAttribute::GlobalMemoryBusWidth)?)
-                / 8.0,
-        ),
-    };
+        let clock = f64::from(get(DeviceAttribute::MemoryClockRate)?);
+        let width = f64::from(get(DeviceAttribute::GlobalMemoryBusWidth)?);
+        memory_gbytes = Some(2e-6 * clock * width / 8.0);
+        pci_bus_id = Some(format!(
+            "{:08X}:{:02X}:{:02X}.0",
+            get(DeviceAttribute::PciDomainId)?,
+            get(DeviceAttribute::PciBusId)?,
+            get(DeviceAttribute::PciDeviceId)?
+        ));
+    }
     Ok(DeviceInfo {
         kind,
         name: device.name()?,
@@ -156,7 +156,7 @@ pub(super) fn device_info(device: CudaDevice, kind: DeviceKind) -> Result<Device
             )
             .unwrap_or(0)
             .max(shared_default),
-            multiprocessors: get(DeviceAttribute::MultiprocessorCount)?,
+            multiprocessors,
         },
         // A driver older than CUDA 12 knows neither the attribute nor tensor maps.
         tensor_maps: raw_attribute(device, sys::CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED)
@@ -166,15 +166,7 @@ pub(super) fn device_info(device: CudaDevice, kind: DeviceKind) -> Result<Device
         threads_per_multiprocessor: get(DeviceAttribute::MaxThreadsPerMultiprocessor)?,
         l2_bytes: u64::from(get(DeviceAttribute::L2CacheSize)?),
         memory_gbytes,
-        pci_bus_id: match kind {
-            DeviceKind::Soft => None,
-            DeviceKind::Gpu => Some(format!(
-                "{:08X}:{:02X}:{:02X}.0",
-                get(DeviceAttribute::PciDomainId)?,
-                get(DeviceAttribute::PciBusId)?,
-                get(DeviceAttribute::PciDeviceId)?
-            )),
-        },
+        pci_bus_id,
     })
 }
 
@@ -190,8 +182,7 @@ fn raw_attribute(device: CudaDevice, attribute: c_int) -> Option<u32> {
 
 pub(super) fn check_capability(info: &DeviceInfo) -> Result<(), Error> {
     if info.capability < OLDEST {
-        let (major, minor) = info.capability;
-        return Err(Error::GpuTooOld { name: info.name.clone(), major, minor });
+        return Err(Error::GpuTooOld { name: info.name.clone(), capability: info.capability });
     }
     Ok(())
 }

@@ -8,10 +8,9 @@ use cuda_driver::sys::{self, CUresult};
 use cust::function::{BlockSize, Function, GridSize};
 use cust::module::Module;
 
-use super::handle::{Device, code, describe};
+use super::handle::{Device, Loaded, code, describe};
 use super::info::{DeviceInfo, DeviceKind};
 use super::limits::RESERVED_SHARED;
-use super::loaded::Loaded;
 use super::stream::Stream;
 use crate::error::Error;
 
@@ -174,12 +173,8 @@ impl EntryPoint {
         }
         let _current = self.device.enter()?;
         let _exclusive = stream.exclusive();
-        if let Some(stream) = stream.as_cust() {
-            // SAFETY: the caller's contract; the driver copies the arguments during the call.
-            return unsafe { stream.launch(&self.function, grid, block, shared_bytes, arguments) }
-                .map_err(|error| self.device.error("launching a kernel", error));
-        }
-        // SAFETY: as above; the driver does not write to the list of arguments.
+        // SAFETY: the caller's contract. The driver copies the arguments during the call, and does
+        // not write to their list.
         let result = unsafe {
             sys::cuLaunchKernel(
                 self.raw(),
@@ -251,18 +246,7 @@ impl EntryPoint {
         arguments: &[*mut c_void],
     ) -> Result<(), Error> {
         let _current = self.device.enter()?;
-        let config = sys::CUlaunchConfig {
-            grid_dim_x: grid.x,
-            grid_dim_y: grid.y,
-            grid_dim_z: grid.z,
-            block_dim_x: block.x,
-            block_dim_y: block.y,
-            block_dim_z: block.z,
-            shared_mem_bytes: shared_bytes,
-            stream: stream.as_raw(),
-            attrs: attributes.as_mut_ptr(),
-            num_attrs: attributes.len() as u32,
-        };
+        let config = config(stream.as_raw(), (grid, block, shared_bytes), attributes);
         let _exclusive = stream.exclusive();
         // SAFETY: the caller's contract. The driver copies everything during the call, and does not
         // write to the list of arguments.
@@ -308,20 +292,9 @@ impl EntryPoint {
     ) -> Result<u32, Error> {
         self.allow_shared(shared_bytes)?;
         let _current = self.device.enter()?;
-        let block = block.into();
         let mut attributes = [attribute(sys::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, [size, 1, 1])];
-        let config = sys::CUlaunchConfig {
-            grid_dim_x: size,
-            grid_dim_y: 1,
-            grid_dim_z: 1,
-            block_dim_x: block.x,
-            block_dim_y: block.y,
-            block_dim_z: block.z,
-            shared_mem_bytes: shared_bytes,
-            stream: sys::CUstream(std::ptr::null_mut()),
-            attrs: attributes.as_mut_ptr(),
-            num_attrs: 1,
-        };
+        let (stream, size) = (sys::CUstream::NULL, (GridSize::x(size), block.into(), shared_bytes));
+        let config = config(stream, size, &mut attributes);
         let mut clusters = 0;
         // SAFETY: the function is loaded, and the driver writes one number.
         let result = unsafe {
@@ -365,6 +338,26 @@ impl EntryPoint {
 
     fn raw(&self) -> sys::CUfunction {
         self.function.to_raw().into()
+    }
+}
+
+/// A launch of this size with attributes, which are read while the caller has them.
+fn config(
+    stream: sys::CUstream,
+    (grid, block, shared_bytes): (GridSize, BlockSize, u32),
+    attributes: &mut [sys::CUlaunchAttribute],
+) -> sys::CUlaunchConfig {
+    sys::CUlaunchConfig {
+        grid_dim_x: grid.x,
+        grid_dim_y: grid.y,
+        grid_dim_z: grid.z,
+        block_dim_x: block.x,
+        block_dim_y: block.y,
+        block_dim_z: block.z,
+        shared_mem_bytes: shared_bytes,
+        stream,
+        attrs: attributes.as_mut_ptr(),
+        num_attrs: attributes.len() as u32,
     }
 }
 

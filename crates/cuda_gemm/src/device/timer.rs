@@ -3,18 +3,8 @@
 use cuda_driver::sys::{self, CUevent, CUresult};
 
 use super::handle::Device;
-use super::info::DeviceKind;
 use super::stream::Stream;
 use crate::error::Error;
-
-/// The clock of a time: see [`Timer::clock`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clock {
-    /// Time on the GPU, between two CUDA events around the launches.
-    GpuEvents,
-    /// CPU time to interpret the kernel on the software device, which says nothing about a GPU.
-    CpuSimulation,
-}
 
 /// Two events, reused for one time span after the other.
 ///
@@ -55,14 +45,6 @@ impl Timer {
     pub fn on(stream: &Stream) -> Result<Self, Error> {
         let event = || Event::new(stream.device());
         Ok(Self { stream: stream.clone(), start: event()?, stop: event()? })
-    }
-
-    /// The clock of its times.
-    pub fn clock(&self) -> Clock {
-        match self.stream.device().info().kind {
-            DeviceKind::Gpu => Clock::GpuEvents,
-            DeviceKind::Soft => Clock::CpuSimulation,
-        }
     }
 
     /// Milliseconds of the device for the work that `enqueue` enqueues on the timer's stream.

@@ -1,5 +1,6 @@
 //! What a program can do about an error.
 
+use cuda_driver::GpuUnavailable;
 use cuda_driver::sys::CUresult;
 
 use super::Error;
@@ -40,6 +41,32 @@ pub enum ErrorKind {
 }
 
 impl Error {
+    /// The driver's code, if the error comes from the driver.
+    pub fn code(&self) -> Option<CUresult> {
+        match self {
+            Self::Driver { code, .. } | Self::KernelFault { code, .. } | Self::Jit { code, .. } => {
+                Some(*code)
+            }
+            _ => None,
+        }
+    }
+
+    /// Compares the shape of a matrix with the shape that it must have.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Shape`].
+    pub fn expect_shape(
+        what: &'static str,
+        [rows, cols]: [usize; 2],
+        [need_rows, need_cols]: [usize; 2],
+    ) -> Result<(), Self> {
+        match [rows, cols] == [need_rows, need_cols] {
+            true => Ok(()),
+            false => Err(Self::Shape { what, rows, cols, need_rows, need_cols }),
+        }
+    }
+
     /// What a program can do about the error.
     pub fn kind(&self) -> ErrorKind {
         if self.code() == Some(CUresult::CUDA_ERROR_OUT_OF_MEMORY) {
@@ -60,31 +87,18 @@ impl Error {
             Self::KernelFault { .. } | Self::Disagreement { .. } => ErrorKind::Fault,
             Self::Table { .. } | Self::ProductFile { .. } => ErrorKind::File,
             Self::Jit { .. } | Self::Driver { .. } => ErrorKind::Driver,
-            Self::TooLarge { .. }
-            | Self::MatrixTooLarge { .. }
-            | Self::LeadingDimension { .. }
-            | Self::StrideTooLarge { .. }
-            | Self::Overlap { .. }
-            | Self::Extras { .. }
-            | Self::BlasArgument { .. }
-            | Self::MixedFactors
-            | Self::BatchCount { .. }
-            | Self::NestedBatch { .. }
-            | Self::Transposed
-            | Self::PlannedTranspose { .. }
-            | Self::NoMatrices
-            | Self::NotFinite { .. }
-            | Self::Shape { .. }
-            | Self::PlannedLd { .. }
-            | Self::PlannedBatch { .. }
-            | Self::Split { .. }
-            | Self::WrongDevice { .. }
-            | Self::WrongStream { .. }
-            | Self::PlannedAlignment { .. }
-            | Self::Submatrix { .. }
-            | Self::BufferTooShort { .. }
-            | Self::View(_)
-            | Self::PlannedType { .. } => ErrorKind::Argument,
+            _ => ErrorKind::Argument,
         }
+    }
+}
+
+/// The reason why there is no GPU, for a message that says what works without one.
+pub fn no_gpu(reason: &GpuUnavailable) -> String {
+    match reason {
+        GpuUnavailable::LibraryNotFound { library, reason } => format!(
+            "there is no NVIDIA driver: {library} could not be loaded ({reason}); to use a GPU, \
+             install the driver"
+        ),
+        other => other.to_string(),
     }
 }

@@ -1,16 +1,11 @@
 //! Turns addresses of A, B and C into launches of a kernel.
 
-use std::ffi::c_void;
-
 use cuda_driver::sys::CUtensorMap;
 use gemm_matrix::Element;
+use kernels_gpu::abi::KernelAbi;
 use kernels_gpu::abi::tensor_core::options;
-use kernels_gpu::abi::{KernelAbi, epilogue};
 
-use super::parameters::{
-    self, Address, GemmParameters, MmaParameters, TensorParameters, Tf32Parameters,
-    Tf32SplitParameters, WgmmaParameters,
-};
+use super::parameters::{Address, Arguments, places, pointers};
 use super::staging::{Operand, layout};
 use super::tensor_map;
 use super::workspace::Buffers;
@@ -18,20 +13,6 @@ use crate::device::EntryPoint;
 use crate::error::Error;
 use crate::plan::{Configuration, Core, Launch, RawExtras};
 use crate::problem::Gemm;
-
-/// The arguments of one launch, for any kernel.
-struct Part<'p> {
-    launch: &'p Launch,
-    products: u32,
-    factors: [f32; 2],
-    /// A and B of the first product, and the address of this launch's part of C.
-    operands: [Operand; 2],
-    c: Operand,
-    c_at: u64,
-    /// Zeros if nothing is summed, or for a kernel without tensor maps.
-    maps: [CUtensorMap; 2],
-    epilogue: epilogue::Parameters,
-}
 
 impl Core {
     /// Enqueues the product, with factors that are 0 exactly where the plan's are.
@@ -54,38 +35,19 @@ impl Core {
         // Keeps other threads' launches from coming between the copies of A and B and the product.
         let _exclusive = self.stream.exclusive();
         let _current = self.stream.device().enter()?;
-        let form = self.launches.form();
-        let kernel = self.launches.configuration().kernel;
-        let is_summed = self.launches.reads_operands();
-        let operands = match is_summed {
-            // SAFETY: the caller vouches for the matrices, which are not empty. The memory of the
-            // copies was allocated for this stream.
-            true => unsafe { self.staging.operands(&self.stream, form.order([a, b])) }?,
+        let [a, b] = match self.launches.reads_operands() {
+            true => {
+                let addresses = self.launches.form().order([a, b]);
+                // SAFETY: the caller vouches for the matrices, which are not empty. The memory of
+                // the copies was allocated for this stream.
+                unsafe { self.staging.operands(&self.stream, addresses) }?
+            }
             false => self.unread(),
         };
-        let c = self.output(c);
-        for (product, products, launch) in self.launches.all_launches() {
-            let operands = operands.map(|operand| operand.of_product(product));
-            let maps = match is_summed && kernel.abi().has_tensor_maps() {
-                true => self.maps(operands, products, launch)?,
-                false => Default::default(),
-            };
-            let c = c.of_product(product);
-            // The start of this part of C, in C's storage order.
-            let of_c = form.order([launch.row, launch.col]);
-            let part = Part {
-                launch,
-                products,
-                factors,
-                operands,
-                c,
-                c_at: c.offset(launch.row as u64, launch.col as u64),
-                maps,
-                epilogue: extras.parameters(&form.gemm, of_c, product),
-            };
-            // SAFETY: the maps describe this panel's part of A and B, for this number of products.
-            // The caller vouches for the memory.
-            unsafe { self.launch(function, part)? };
+        let operands = [a, b, self.output(c)];
+        for part in self.launches.all_launches() {
+            // SAFETY: the caller vouches for the memory.
+            unsafe { self.launch(function, part, operands, factors, &extras)? };
         }
         Ok(())
     }
@@ -125,196 +87,98 @@ impl Core {
         self.maps.get(([launch.row, launch.col], operands, products), make)
     }
 
-    /// Launches the kernel for a part of C.
+    /// Launches the kernel for a part of C, of `products` from `product` on.
     ///
     /// # Safety
     ///
-    /// The maps describe A and B, or else A and B exist; C and the epilogue's inputs exist.
-    unsafe fn launch(&self, function: &EntryPoint, part: Part<'_>) -> Result<(), Error> {
-        let Part { products, factors: [alpha, beta], operands, c, maps, epilogue, .. } = part;
+    /// A and B exist unless nothing is summed; C and the epilogue's inputs exist.
+    unsafe fn launch(
+        &self,
+        function: &EntryPoint,
+        (product, products, part): (usize, u32, &Launch),
+        operands: [Operand; 3],
+        [alpha, beta]: [f32; 2],
+        extras: &RawExtras,
+    ) -> Result<(), Error> {
         let Configuration { kernel, splits, .. } = *self.launches.configuration();
-        let ([map_a, map_b], [a, b]) = (maps, operands);
-        let gemm = &self.launches.form().gemm;
-        let (m, n, ldc) = (part.launch.m, part.launch.n, c.ld);
-        // Fits 32 bits: `Gemm::validate` accepted it.
-        let k = gemm.depth() as u32;
-        let layout = layout([&a, &b, &c]);
-        let (c_at, stride_c) = c.part(part.c_at);
+        let (form, abi) = (self.launches.form(), kernel.abi());
+        let gemm = &form.gemm;
+        let [a, b, c] = operands.map(|operand| operand.of_product(product));
+        // Zeros if nothing is summed, or for a kernel without tensor maps.
+        let [map_a, map_b] = match self.launches.reads_operands() && abi.has_tensor_maps() {
+            true => self.maps([a, b], products, part)?,
+            false => Default::default(),
+        };
+        let (row, col) = (part.row as u64, part.col as u64);
+        let (a_at, stride_a) = a.part(a.offset(row, 0));
+        let (b_at, stride_b) = b.part(b.offset(0, col));
+        let (c_at, stride_c) = c.part(c.offset(row, col));
         let [partials, counters] =
             self.buffers.as_ref().map_or([0; 2], Buffers::addresses).map(Address);
-        let depth = self.launches.split_depth();
-        // 0 tells the kernel that there is one product, and that all blocks along z are its splits.
-        let is_single = gemm.batch == 1 && !gemm.pointers;
-        let splits = if is_single { 0 } else { splits };
+        let is_wgmma =
+            matches!(abi, KernelAbi::Wgmma | KernelAbi::WgmmaBatched | KernelAbi::WgmmaClusters);
+        let is_mma = abi == KernelAbi::MmaPointers;
         let options = [
-            (a.stride == 0, options::BROADCAST_A),
-            (b.stride == 0, options::BROADCAST_B),
+            (!is_mma && a.stride == 0, options::BROADCAST_A),
+            (!is_mma && b.stride == 0, options::BROADCAST_B),
             (gemm.output != Element::F32, options::HALF_OUTPUT),
+            (is_wgmma && c.transposed, options::TRANSPOSED_C),
         ];
-        let options = options.iter().filter(|(is, _)| *is).map(|(_, option)| option).sum::<u32>();
-        let count = parameters::kinds(kernel.abi()).len();
-        let launch = |arguments: &[*mut c_void]| {
-            let ([x, y, z], [width, height]) =
-                (self.launches.grid(part.launch, products), self.launches.block());
-            let (stream, shared) = (&self.stream, self.launches.shared_bytes());
-            let arguments = &arguments[..count];
-            // SAFETY:
-            // - The driver copies the arguments during the call, and they are the kernel's: see
-            //   `parameters`.
-            // - The grid covers this panel of C and no more, for as many products as a launch may
-            //   have.
-            // - The block is the kernel's own, and the matrices are aligned as this entry point
-            //   needs.
-            // - The caller vouches for the memory.
-            // - The workspace and the copies of A and B are as large as the largest launch needs.
-            //   One launch after the other uses them, and they are freed after the last.
-            unsafe {
-                match self.launches.cluster() {
-                    None => function.launch(stream, (x, y, z), (width, height), shared, arguments),
-                    Some(blocks) => {
-                        function.launch_in_clusters(stream, (x, blocks), width, shared, arguments)
-                    }
-                }
-            }
+        let is_single = gemm.batch == 1 && !gemm.pointers;
+        let mut arguments = Arguments {
+            m: part.m,
+            n: part.n,
+            // Fits 32 bits: `Gemm::validate` accepted it.
+            k: gemm.depth() as u32,
+            alpha,
+            a: a_at,
+            lda: a.ld,
+            stride_a,
+            b: b_at,
+            ldb: b.ld,
+            stride_b,
+            map_a,
+            map_b,
+            beta,
+            c: c_at,
+            ldc: c.ld,
+            stride_c,
+            batch: products,
+            depth: self.launches.split_depth(),
+            // 0 tells the kernel that there is one product, and that all blocks along z are its
+            // splits.
+            splits: if is_single { 0 } else { splits },
+            stream_k_tiles: part.stream_k_tiles,
+            accumulation_steps: part.accumulation_steps,
+            partials,
+            counters,
+            step_a: u32::from(a.stride != 0),
+            step_b: u32::from(b.stride != 0),
+            options: options.iter().filter(|(is, _)| *is).map(|(_, option)| option).sum(),
+            layout: layout([&a, &b, &c]),
+            // The start of this part of C, in C's storage order.
+            epilogue: extras.parameters(gemm, form.order([part.row, part.col]), product),
         };
-        match kernel.abi() {
-            KernelAbi::Gemm | KernelAbi::Batched | KernelAbi::SplitK => {
-                let (row, col) = (part.launch.row as u64, part.launch.col as u64);
-                let (a_at, stride_a) = a.part(a.offset(row, 0));
-                let (b_at, stride_b) = b.part(b.offset(0, col));
-                let mut arguments = GemmParameters {
-                    m,
-                    n,
-                    k,
-                    alpha,
-                    a: a_at,
-                    lda: a.ld,
-                    b: b_at,
-                    ldb: b.ld,
-                    beta,
-                    c: c_at,
-                    ldc,
-                    depth,
-                    partials,
-                    counters,
-                    splits,
-                    stride_a,
-                    stride_b,
-                    stride_c,
-                    layout,
-                    epilogue,
-                };
-                launch(&arguments.pointers())
-            }
-            KernelAbi::TensorMap | KernelAbi::StreamK => {
-                let mut arguments = TensorParameters {
-                    m,
-                    n,
-                    k,
-                    alpha,
-                    map_a,
-                    map_b,
-                    beta,
-                    c: c_at,
-                    ldc,
-                    stream_k_tiles: part.launch.stream_k_tiles,
-                    accumulation_steps: part.launch.accumulation_steps,
-                    partials,
-                    counters,
-                    layout,
-                    batch: products,
-                    step_a: u32::from(a.stride != 0),
-                    step_b: u32::from(b.stride != 0),
-                    stride_c,
-                    epilogue,
-                };
-                launch(&arguments.pointers())
-            }
-            KernelAbi::Tf32TensorMap => {
-                let mut arguments = Tf32Parameters {
-                    m,
-                    n,
-                    k,
-                    alpha,
-                    map_a,
-                    map_b,
-                    beta,
-                    c: c_at,
-                    ldc,
-                    batch: products,
-                    stride_c,
-                    options,
-                    layout,
-                    epilogue,
-                };
-                launch(&arguments.pointers())
-            }
-            KernelAbi::Tf32SplitK => {
-                let mut arguments = Tf32SplitParameters {
-                    m,
-                    n,
-                    k,
-                    alpha,
-                    map_a,
-                    map_b,
-                    beta,
-                    c: c_at,
-                    ldc,
-                    depth,
-                    partials,
-                    counters,
-                    splits,
-                    stride_c,
-                    options,
-                    layout,
-                    epilogue,
-                };
-                launch(&arguments.pointers())
-            }
-            KernelAbi::Wgmma | KernelAbi::WgmmaBatched | KernelAbi::WgmmaClusters => {
-                let of_c = if c.transposed { options::TRANSPOSED_C } else { 0 };
-                let mut arguments = WgmmaParameters {
-                    m,
-                    n,
-                    k,
-                    alpha,
-                    map_a,
-                    map_b,
-                    beta,
-                    c: c_at,
-                    ldc,
-                    batch: products,
-                    stride_c,
-                    options: options + of_c,
-                    epilogue,
-                    partials,
-                    counters,
-                    a: Address(a.address),
-                    lda: a.ld,
-                    stride_a: a.stride,
-                };
-                launch(&arguments.pointers())
-            }
-            KernelAbi::MmaPointers => {
-                let mut arguments = MmaParameters {
-                    m,
-                    n,
-                    k,
-                    alpha,
-                    a: Address(a.address),
-                    lda: a.ld,
-                    stride_a: a.stride,
-                    b: Address(b.address),
-                    ldb: b.ld,
-                    stride_b: b.stride,
-                    beta,
-                    c: c_at,
-                    ldc,
-                    stride_c,
-                    options: options & options::HALF_OUTPUT,
-                    epilogue,
-                };
-                launch(&arguments.pointers())
+        let places = places(abi);
+        let pointers = &pointers(&mut arguments, places)[..places.len()];
+        let ([x, y, z], [width, height]) =
+            (self.launches.grid(part, products), self.launches.block());
+        let (stream, shared) = (&self.stream, self.launches.shared_bytes());
+        // SAFETY:
+        // - The driver copies the arguments during the call, and they are the kernel's: see
+        //   `parameters`.
+        // - The maps describe this panel's part of A and B, for this number of products.
+        // - The grid covers this panel of C and no more, for as many products as a launch may have.
+        // - The block is the kernel's own, and the matrices are aligned as this entry point needs.
+        // - The caller vouches for the memory.
+        // - The workspace and the copies of A and B are as large as the largest launch needs. One
+        //   launch after the other uses them, and they are freed after the last.
+        unsafe {
+            match self.launches.cluster() {
+                None => function.launch(stream, (x, y, z), (width, height), shared, pointers),
+                Some(blocks) => {
+                    function.launch_in_clusters(stream, (x, blocks), width, shared, pointers)
+                }
             }
         }
     }

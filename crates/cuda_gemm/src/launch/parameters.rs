@@ -1,9 +1,10 @@
-//! Parameters of all entry points, one struct per kernel interface.
+//! Parameters of all entry points, and their order in each kernel interface.
 //!
-//! A launch passes a struct field by field. A test compares each struct with the PTX's `.param`
+//! A launch passes an interface's [`Place`]s one by one. A test compares them with the PTX's `.param`
 //! list.
 
 use std::ffi::c_void;
+use std::mem::offset_of;
 
 use cuda_driver::sys::CUtensorMap;
 use kernels_gpu::abi::{KernelAbi, epilogue};
@@ -59,203 +60,146 @@ impl Parameter for CUtensorMap {
     const KIND: Kind = Kind::TensorMap;
 }
 
-/// Declares structs of parameters, in the kernel's order.
-macro_rules! parameters {
-    ($($(#[$doc:meta])* struct $name:ident { $($field:ident: $type:ty,)+ })+) => {
-        $(
-            $(#[$doc])*
-            pub(crate) struct $name {
-                $(pub(crate) $field: $type,)+
-            }
+/// A parameter: a field of a struct of arguments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test compares it with the PTX"))]
+    kind: Kind,
+    offset: usize,
+}
 
-            impl $name {
-                /// The types of the parameters in PTX.
-                pub(crate) const KINDS: &[Kind] = &[$(<$type as Parameter>::KIND),+];
+/// The kind of the field that a function returns.
+const fn kind_of<A, T: Parameter>(_: fn(&A) -> &T) -> Kind {
+    T::KIND
+}
 
-                /// Pointers to the fields, for the driver, which copies them during the launch.
-                pub(crate) fn pointers(&mut self) -> [*mut c_void; Self::KINDS.len()] {
-                    [$((&raw mut self.$field).cast()),+]
-                }
-            }
-        )+
+/// The places of a struct's fields, in a kernel's order.
+macro_rules! places {
+    ($arguments:ty: $($field:ident)+) => {
+        &[$(Place {
+            kind: kind_of(|of: &$arguments| &of.$field),
+            offset: offset_of!($arguments, $field),
+        }),+]
     };
 }
 
-parameters! {
-    /// Parameters of [`KernelAbi::SplitK`]; [`KernelAbi::Gemm`] has the first of them: see
-    /// [`kinds`].
-    struct GemmParameters {
-        m: u32,
-        n: u32,
-        k: u32,
-        alpha: f32,
-        a: Address,
-        lda: u32,
-        b: Address,
-        ldb: u32,
-        beta: f32,
-        c: Address,
-        ldc: u32,
-        depth: u32,
-        partials: Address,
-        counters: Address,
-        splits: u32,
-        stride_a: u64,
-        stride_b: u64,
-        stride_c: u64,
-        layout: u32,
-        epilogue: epilogue::Parameters,
-    }
+/// The most parameters of an interface.
+const MOST: usize = 20;
 
-    /// Parameters of [`KernelAbi::StreamK`]; [`KernelAbi::TensorMap`] has the first of them: see
-    /// [`kinds`].
-    struct TensorParameters {
-        m: u32,
-        n: u32,
-        k: u32,
-        alpha: f32,
-        map_a: CUtensorMap,
-        map_b: CUtensorMap,
-        beta: f32,
-        c: Address,
-        ldc: u32,
-        stream_k_tiles: u32,
-        accumulation_steps: u32,
-        partials: Address,
-        counters: Address,
-        layout: u32,
-        batch: u32,
-        step_a: u32,
-        step_b: u32,
-        stride_c: u64,
-        epilogue: epilogue::Parameters,
+/// Pointers to the arguments in these places, for the driver, which copies them during the launch.
+///
+/// As many as there are places; the others are null.
+pub(crate) fn pointers<A>(arguments: &mut A, places: &[Place]) -> [*mut c_void; MOST] {
+    let start = (&raw mut *arguments).cast::<c_void>();
+    let mut pointers = [std::ptr::null_mut(); MOST];
+    for (pointer, place) in pointers.iter_mut().zip(places) {
+        *pointer = start.wrapping_byte_add(place.offset);
     }
-
-    /// Parameters of [`KernelAbi::MmaPointers`].
-    struct MmaParameters {
-        m: u32,
-        n: u32,
-        k: u32,
-        alpha: f32,
-        a: Address,
-        lda: u32,
-        stride_a: u64,
-        b: Address,
-        ldb: u32,
-        stride_b: u64,
-        beta: f32,
-        c: Address,
-        ldc: u32,
-        stride_c: u64,
-        options: u32,
-        epilogue: epilogue::Parameters,
-    }
-
-    /// Parameters of [`KernelAbi::Tf32TensorMap`].
-    struct Tf32Parameters {
-        m: u32,
-        n: u32,
-        k: u32,
-        alpha: f32,
-        map_a: CUtensorMap,
-        map_b: CUtensorMap,
-        beta: f32,
-        c: Address,
-        ldc: u32,
-        batch: u32,
-        stride_c: u64,
-        options: u32,
-        layout: u32,
-        epilogue: epilogue::Parameters,
-    }
-
-    /// Parameters of [`KernelAbi::Tf32SplitK`].
-    struct Tf32SplitParameters {
-        m: u32,
-        n: u32,
-        k: u32,
-        alpha: f32,
-        map_a: CUtensorMap,
-        map_b: CUtensorMap,
-        beta: f32,
-        c: Address,
-        ldc: u32,
-        depth: u32,
-        partials: Address,
-        counters: Address,
-        splits: u32,
-        stride_c: u64,
-        options: u32,
-        layout: u32,
-        epilogue: epilogue::Parameters,
-    }
-
-    /// Parameters of [`KernelAbi::WgmmaClusters`]; [`KernelAbi::WgmmaBatched`] and
-    /// [`KernelAbi::Wgmma`] have the first of them: see [`kinds`].
-    struct WgmmaParameters {
-        m: u32,
-        n: u32,
-        k: u32,
-        alpha: f32,
-        map_a: CUtensorMap,
-        map_b: CUtensorMap,
-        beta: f32,
-        c: Address,
-        ldc: u32,
-        batch: u32,
-        stride_c: u64,
-        options: u32,
-        epilogue: epilogue::Parameters,
-        partials: Address,
-        counters: Address,
-        a: Address,
-        lda: u32,
-        stride_a: u64,
-    }
-
-    /// Parameters of [`stage_operands` and `stage_transposed`](kernels_gpu::utility::staging).
-    ///
-    /// `stage_halves` has the first [`StageOperands::OF_HALVES`].
-    struct StageOperands {
-        a: Address,
-        lda: u32,
-        to_a: Address,
-        ld_to_a: u32,
-        a_rows: u32,
-        a_cols: u32,
-        b: Address,
-        ldb: u32,
-        to_b: Address,
-        ld_to_b: u32,
-        b_rows: u32,
-        b_cols: u32,
-        a_blocks: u32,
-        stride_a: u64,
-        stride_b: u64,
-        pointer_batch: u32,
-    }
+    pointers
 }
 
-impl StageOperands {
-    /// The number of parameters of `stage_halves`, which accepts no arrays of addresses.
-    pub(crate) const OF_HALVES: usize = Self::KINDS.len() - 1;
+/// The arguments of any kernel; each interface takes some of them.
+pub(crate) struct Arguments {
+    pub(crate) m: u32,
+    pub(crate) n: u32,
+    pub(crate) k: u32,
+    pub(crate) alpha: f32,
+    pub(crate) a: Address,
+    pub(crate) lda: u32,
+    pub(crate) stride_a: u64,
+    pub(crate) b: Address,
+    pub(crate) ldb: u32,
+    pub(crate) stride_b: u64,
+    pub(crate) map_a: CUtensorMap,
+    pub(crate) map_b: CUtensorMap,
+    pub(crate) beta: f32,
+    pub(crate) c: Address,
+    pub(crate) ldc: u32,
+    pub(crate) stride_c: u64,
+    pub(crate) batch: u32,
+    pub(crate) depth: u32,
+    pub(crate) splits: u32,
+    pub(crate) stream_k_tiles: u32,
+    pub(crate) accumulation_steps: u32,
+    pub(crate) partials: Address,
+    pub(crate) counters: Address,
+    pub(crate) step_a: u32,
+    pub(crate) step_b: u32,
+    pub(crate) options: u32,
+    pub(crate) layout: u32,
+    pub(crate) epilogue: epilogue::Parameters,
 }
 
-/// The parameter types of an interface's entry points.
-pub(crate) const fn kinds(abi: KernelAbi) -> &'static [Kind] {
+/// [`KernelAbi::SplitK`]; [`KernelAbi::Gemm`] has the first of them.
+const GEMM: &[Place] = places![Arguments:
+    m n k alpha a lda b ldb beta c ldc
+    depth partials counters splits stride_a stride_b stride_c layout epilogue];
+
+/// [`KernelAbi::StreamK`]; [`KernelAbi::TensorMap`] has the first of them.
+const TENSOR: &[Place] = places![Arguments:
+    m n k alpha map_a map_b beta c ldc
+    stream_k_tiles accumulation_steps partials counters layout batch step_a step_b stride_c epilogue];
+
+const MMA: &[Place] = places![Arguments:
+    m n k alpha a lda stride_a b ldb stride_b beta c ldc stride_c options epilogue];
+
+const TF32: &[Place] = places![Arguments:
+    m n k alpha map_a map_b beta c ldc batch stride_c options layout epilogue];
+
+const TF32_SPLIT: &[Place] = places![Arguments:
+    m n k alpha map_a map_b beta c ldc
+    depth partials counters splits stride_c options layout epilogue];
+
+/// [`KernelAbi::WgmmaClusters`]; [`KernelAbi::WgmmaBatched`] and [`KernelAbi::Wgmma`] have the first
+/// of them.
+const WGMMA: &[Place] = places![Arguments:
+    m n k alpha map_a map_b beta c ldc
+    batch stride_c options epilogue
+    partials counters a lda stride_a];
+
+/// The parameters of an interface's entry points.
+pub(crate) const fn places(abi: KernelAbi) -> &'static [Place] {
     match abi {
-        KernelAbi::Gemm => GemmParameters::KINDS.split_at(11).0,
-        KernelAbi::Batched | KernelAbi::SplitK => GemmParameters::KINDS,
-        KernelAbi::TensorMap => TensorParameters::KINDS.split_at(9).0,
-        KernelAbi::StreamK => TensorParameters::KINDS,
-        KernelAbi::Tf32TensorMap => Tf32Parameters::KINDS,
-        KernelAbi::Tf32SplitK => Tf32SplitParameters::KINDS,
-        KernelAbi::Wgmma => WgmmaParameters::KINDS.split_at(9).0,
-        KernelAbi::WgmmaBatched => WgmmaParameters::KINDS.split_at(13).0,
-        KernelAbi::WgmmaClusters => WgmmaParameters::KINDS,
-        KernelAbi::MmaPointers => MmaParameters::KINDS,
+        KernelAbi::Gemm => GEMM.split_at(11).0,
+        KernelAbi::Batched | KernelAbi::SplitK => GEMM,
+        KernelAbi::TensorMap => TENSOR.split_at(9).0,
+        KernelAbi::StreamK => TENSOR,
+        KernelAbi::Tf32TensorMap => TF32,
+        KernelAbi::Tf32SplitK => TF32_SPLIT,
+        KernelAbi::Wgmma => WGMMA.split_at(9).0,
+        KernelAbi::WgmmaBatched => WGMMA.split_at(13).0,
+        KernelAbi::WgmmaClusters => WGMMA,
+        KernelAbi::MmaPointers => MMA,
     }
 }
+
+/// The arguments of the [kernels that copy A and B](kernels_gpu::utility::staging).
+pub(crate) struct StageOperands {
+    pub(crate) a: Address,
+    pub(crate) lda: u32,
+    pub(crate) to_a: Address,
+    pub(crate) ld_to_a: u32,
+    pub(crate) a_rows: u32,
+    pub(crate) a_cols: u32,
+    pub(crate) b: Address,
+    pub(crate) ldb: u32,
+    pub(crate) to_b: Address,
+    pub(crate) ld_to_b: u32,
+    pub(crate) b_rows: u32,
+    pub(crate) b_cols: u32,
+    pub(crate) a_blocks: u32,
+    pub(crate) stride_a: u64,
+    pub(crate) stride_b: u64,
+    pub(crate) pointer_batch: u32,
+}
+
+/// The parameters of `stage_operands` and `stage_transposed`.
+pub(crate) const STAGE_OPERANDS: &[Place] = places![StageOperands:
+    a lda to_a ld_to_a a_rows a_cols b ldb to_b ld_to_b b_rows b_cols
+    a_blocks stride_a stride_b pointer_batch];
+
+/// The parameters of `stage_halves`, which accepts no arrays of addresses.
+pub(crate) const STAGE_HALVES: &[Place] = STAGE_OPERANDS.split_at(STAGE_OPERANDS.len() - 1).0;
 
 #[cfg(test)]
 mod tests {
@@ -269,23 +213,28 @@ mod tests {
     use super::*;
     use crate::ptx::{self, Kernels};
 
+    fn kinds(places: &[Place]) -> Vec<Kind> {
+        assert!(places.len() <= MOST);
+        places.iter().map(|place| place.kind).collect()
+    }
+
     /// The parameters that the host passes to each entry point, for a device of this PTX.
-    fn passed(text: &str) -> BTreeMap<&'static str, &'static [Kind]> {
+    fn passed(text: &str) -> BTreeMap<&'static str, Vec<Kind>> {
         let is_hopper = target(text) == Some("sm_90a");
         let descriptors = kernels().filter(|kernel| is_hopper || kernel.target() == Target::Sm80);
         let entries = descriptors.flat_map(|kernel| {
             let unaligned = kernel.unaligned().map(|other| other.name);
             let variants = [false, true].into_iter().flat_map(|of_f16| kernel.entry_points(of_f16));
             let names = variants.copied().chain(unaligned);
-            names.map(move |name| (name, kinds(kernel.abi())))
+            names.map(move |name| (name, kinds(places(kernel.abi()))))
         });
         let others = [
-            ("stage_halves", &StageOperands::KINDS[..StageOperands::OF_HALVES]),
-            ("stage_operands", StageOperands::KINDS),
-            ("stage_transposed", StageOperands::KINDS),
+            ("stage_halves", kinds(STAGE_HALVES)),
+            ("stage_operands", kinds(STAGE_OPERANDS)),
+            ("stage_transposed", kinds(STAGE_OPERANDS)),
             // Passed by `gemm_bench` to the kernels that measure peaks.
-            ("peak_ffma", &[Kind::U32, Kind::F32, Kind::F32, Kind::Address]),
-            ("peak_copy", &[Kind::Address; 2]),
+            ("peak_ffma", vec![Kind::U32, Kind::F32, Kind::F32, Kind::Address]),
+            ("peak_copy", vec![Kind::Address; 2]),
         ];
         entries.chain(others).collect()
     }

@@ -11,12 +11,11 @@ use kernels_gpu::abi::layout::{
 };
 use kernels_gpu::utility::staging;
 
-use super::parameters::{self, Address};
+use super::parameters::{Address, Place, STAGE_HALVES, STAGE_OPERANDS, StageOperands, pointers};
 use crate::device::{Device, EntryPoint, Limits, Stream};
 use crate::error::Error;
 use crate::matrix::Memory;
 use crate::plan::{LaunchPlan, copy_ld};
-use crate::problem::Gemm;
 
 /// Bytes of a vector, copied at once.
 const VECTOR_BYTES: u32 = 16;
@@ -42,7 +41,7 @@ pub(crate) struct Staging {
     /// The most blocks of a copy, for each entry point.
     most_blocks: [u32; 2],
     /// The number of parameters of the entry points.
-    parameters: usize,
+    parameters: &'static [Place],
     /// The most products per launch of a copy.
     most_products: u32,
     /// The kernel's A and B, and their names.
@@ -56,18 +55,12 @@ pub(crate) struct Staging {
 ///
 /// Launches on one stream use the copy one after the other.
 struct Source {
-    rows: u32,
-    cols: u32,
-    ld: u32,
-    /// Bytes of an element.
-    bytes: u32,
-    /// Whether the operand is stored transposed.
-    transposed: bool,
-    /// Elements from one product's matrix to the next, and the number of different matrices.
-    stride: u64,
+    /// Rows and columns as they are stored.
+    shape: [u32; 2],
+    /// The caller's matrices, at no address yet.
+    operand: Operand,
+    /// The number of different matrices.
     products: u32,
-    /// Whether an array of addresses replaces the matrices, whose alignment is then unknown.
-    is_addressed: bool,
     requirement: Requirement,
     /// Whether some call may need a copy.
     may_be_copied: bool,
@@ -85,6 +78,7 @@ pub(super) struct Operand {
     pub(super) stride: u64,
     /// Bytes of an element.
     pub(super) bytes: u32,
+    /// Whether an array of addresses replaces the matrices, whose alignment is then unknown.
     pub(super) is_addressed: bool,
     /// Whether the operand is stored transposed.
     pub(super) transposed: bool,
@@ -137,14 +131,16 @@ impl Staging {
         let gemm = &plan.form().gemm;
         // All fit 32 bits: `Gemm::validate` accepted them.
         let [m, n, k] = [gemm.m, gemm.n, gemm.depth()].map(|size| size as u32);
-        let [lda, ldb] = [gemm.lda, gemm.ldb].map(|ld| ld as u32);
         let bytes = gemm.compute.element().bytes() as u32;
-        let source = |i: usize, shape, ld, transposed| {
-            let source = Source::new(shape, ld, bytes, transposed, requirements[i]);
-            source.strided(gemm, gemm.strides()[i])
+        let source = |i: usize, shape, ld: usize, transposed| {
+            let (stride, is_addressed) = (gemm.strides()[i] as u64, gemm.pointers);
+            let products = if stride == 0 && !is_addressed { 1 } else { gemm.batch as u32 };
+            let operand =
+                Operand { address: 0, ld: ld as u32, stride, bytes, is_addressed, transposed };
+            Source::new(shape, operand, products, requirements[i])
         };
         let mut sources =
-            [source(0, [m, k], lda, gemm.trans_a), source(1, [k, n], ldb, gemm.trans_b)];
+            [source(0, [m, k], gemm.lda, gemm.trans_a), source(1, [k, n], gemm.ldb, gemm.trans_b)];
         let is_f32 = bytes == 4;
         let mut entry_points = [None, None];
         // Copies are only for operands that are read: C and the sum are not empty.
@@ -169,10 +165,7 @@ impl Staging {
         let plain = if is_f32 { staging::OPERANDS_BLOCKS } else { staging::BLOCKS };
         let most_blocks = [plain, staging::BLOCKS].map(|each| multiprocessors * each);
         let most_products = limits.grid[1].max(1);
-        let parameters = match is_f32 {
-            true => parameters::StageOperands::KINDS.len(),
-            false => parameters::StageOperands::OF_HALVES,
-        };
+        let parameters = if is_f32 { STAGE_OPERANDS } else { STAGE_HALVES };
         let names = plan.form().order(["A", "B"]);
         Ok(Self { most_blocks, parameters, most_products, sources, names, entry_points })
     }
@@ -181,14 +174,19 @@ impl Staging {
     pub(crate) fn allocate(&mut self, stream: &Stream) -> Result<(), Error> {
         // Checks the sum before any allocation.
         stream.device().require_memory(self.bytes())?;
-        let copied = self.sources.iter_mut().filter(|source| source.may_be_copied);
-        copied.into_iter().try_for_each(|source| source.allocate(stream))
+        for source in self.sources.iter_mut().filter(|source| source.may_be_copied) {
+            // They fit, since the bytes are no more than the device has; so there are fewer than
+            // 2^31 tiles. The copy stores every element before any is loaded.
+            let words = source.copied_bytes().div_ceil(4) as usize;
+            source.copy = Some(Memory::uninitialized(stream, words)?);
+        }
+        Ok(())
     }
 
     /// Bytes of the copies.
     pub(crate) fn bytes(&self) -> u128 {
         let copied = self.sources.iter().filter(|source| source.may_be_copied);
-        copied.map(|source| u128::from(source.bytes) * source.copied_elements()).sum()
+        copied.map(Source::copied_bytes).sum()
     }
 
     /// Whether A and B meet the requirements of 128-bit accesses at any address, copied if need be.
@@ -264,22 +262,22 @@ impl Staging {
             let [blocks_a, blocks_b] = blocks(wanted, (most_blocks / count).max(2));
             let from = [0, 1].map(|i| self.sources[i].at(addresses[i]).of_product(first as usize));
             let to = operands.map(|operand| operand.of_product(first as usize));
-            let mut arguments = parameters::StageOperands {
+            let mut arguments = StageOperands {
                 a: Address(from[0].address),
-                lda: a.ld,
+                lda: a.operand.ld,
                 to_a: Address(to[0].address),
                 ld_to_a: to[0].ld,
-                a_rows: a.rows,
-                a_cols: a.cols,
+                a_rows: a.shape[0],
+                a_cols: a.shape[1],
                 b: Address(from[1].address),
-                ldb: b.ld,
+                ldb: b.operand.ld,
                 to_b: Address(to[1].address),
                 ld_to_b: to[1].ld,
-                b_rows: b.rows,
-                b_cols: b.cols,
+                b_rows: b.shape[0],
+                b_cols: b.shape[1],
                 a_blocks: blocks_a,
-                stride_a: a.stride,
-                stride_b: b.stride,
+                stride_a: a.operand.stride,
+                stride_b: b.operand.stride,
                 pointer_batch: pointer_batch([&from[0], &from[1]]),
             };
             let grid = (blocks_a + blocks_b, count);
@@ -291,7 +289,7 @@ impl Staging {
             // - The caller vouches for the matrices, which are not empty.
             // - The copies have room, and are freed after all work.
             unsafe {
-                let pointers = &arguments.pointers()[..self.parameters];
+                let pointers = &pointers(&mut arguments, self.parameters)[..self.parameters.len()];
                 entry_point.launch(stream, grid, staging::THREADS, 0, pointers)?;
             }
         }
@@ -334,50 +332,28 @@ fn blocks(wanted: [u64; 2], most: u32) -> [u32; 2] {
 }
 
 impl Source {
-    /// Describes an operand that the kernel accepts as `rows` x `cols`.
+    /// Describes an operand that the kernel accepts with this shape.
     fn new(
         [rows, cols]: [u32; 2],
-        ld: u32,
-        bytes: u32,
-        transposed: bool,
+        operand: Operand,
+        products: u32,
         requirement: Requirement,
     ) -> Self {
-        let [rows, cols] = if transposed { [cols, rows] } else { [rows, cols] };
-        let (stride, products, is_addressed) = (0, 1, false);
-        let (may_be_copied, copy) = (false, None);
-        Self {
-            rows,
-            cols,
-            ld,
-            bytes,
-            transposed,
-            stride,
-            products,
-            is_addressed,
-            requirement,
-            may_be_copied,
-            copy,
-        }
-    }
-
-    /// Repeats the matrix for each product of a batch.
-    fn strided(self, gemm: &Gemm, stride: usize) -> Self {
-        // `Gemm::validate` accepted the batch.
-        let products = if stride == 0 && !gemm.pointers { 1 } else { gemm.batch as u32 };
-        Self { stride: stride as u64, products, is_addressed: gemm.pointers, ..self }
+        let shape = if operand.transposed { [cols, rows] } else { [rows, cols] };
+        Self { shape, operand, products, requirement, may_be_copied: false, copy: None }
     }
 
     /// The caller's matrices, the first at this address.
     fn at(&self, address: u64) -> Operand {
-        let Self { ld, bytes, stride, is_addressed, transposed, .. } = *self;
-        Operand { address, ld, stride, bytes, is_addressed, transposed }
+        Operand { address, ..self.operand }
     }
 
     /// The copies, the first at this address.
     fn copied_to(&self, address: u64) -> Operand {
-        let [rows, ld] = [self.copied()[0], self.copy_ld()].map(u64::from);
-        let stride = if self.stride == 0 && !self.is_addressed { 0 } else { rows * ld };
-        let (ld, bytes) = (self.copy_ld(), self.bytes);
+        let Operand { stride, bytes, is_addressed, .. } = self.operand;
+        let ([rows, _], ld) = (self.copied(), self.copy_ld());
+        let is_shared = stride == 0 && !is_addressed;
+        let stride = if is_shared { 0 } else { u64::from(rows) * u64::from(ld) };
         let transposed = self.copied_transposed();
         Operand { address, ld, stride, bytes, is_addressed: false, transposed }
     }
@@ -389,57 +365,51 @@ impl Source {
 
     /// Whether the copy is the transpose of the stored matrix.
     fn is_turned(&self) -> bool {
-        self.transposed != self.copied_transposed()
+        self.operand.transposed != self.copied_transposed()
     }
 
     /// Whether the kernel can read the matrix itself at this address.
     fn serves(&self, address: u64) -> bool {
-        let vector = VECTOR_BYTES / self.bytes;
-        let begins_on_vectors = !self.is_addressed
+        let Operand { ld, stride, bytes, is_addressed, .. } = self.operand;
+        let vector = VECTOR_BYTES / bytes;
+        let begins_on_vectors = !is_addressed
             && address.is_multiple_of(VECTOR_BYTES.into())
-            && self.ld.is_multiple_of(vector)
-            && (self.products == 1 || self.stride.is_multiple_of(vector.into()));
+            && ld.is_multiple_of(vector)
+            && (self.products == 1 || stride.is_multiple_of(vector.into()));
         match self.requirement {
             Requirement::None => true,
             Requirement::AlignedRows { .. } => begins_on_vectors,
-            Requirement::WholeVectors => begins_on_vectors && self.cols.is_multiple_of(vector),
+            Requirement::WholeVectors => begins_on_vectors && self.shape[1].is_multiple_of(vector),
             Requirement::Copy => false,
         }
     }
 
     /// Rows and columns of the copy.
     fn copied(&self) -> [u32; 2] {
-        if self.is_turned() { [self.cols, self.rows] } else { [self.rows, self.cols] }
+        let [rows, cols] = self.shape;
+        if self.is_turned() { [cols, rows] } else { [rows, cols] }
     }
 
     /// The leading dimension of the copy; no more than 2^31.
     fn copy_ld(&self) -> u32 {
-        copy_ld(self.copied()[1].into(), self.bytes.into()) as u32
+        copy_ld(self.copied()[1].into(), self.operand.bytes.into()) as u32
     }
 
     /// The blocks with which all of the matrix is in flight at once.
     fn wanted_blocks(&self) -> u64 {
         if self.is_turned() {
             let tiles = |size: u32| u64::from(size.div_ceil(staging::TRANSPOSE_TILE));
-            return tiles(self.rows) * tiles(self.cols);
+            return tiles(self.shape[0]) * tiles(self.shape[1]);
         }
-        let vectors = u64::from(self.rows) * u64::from(self.copy_ld() * self.bytes / VECTOR_BYTES);
+        let row_vectors = self.copy_ld() * self.operand.bytes / VECTOR_BYTES;
+        let vectors = u64::from(self.shape[0]) * u64::from(row_vectors);
         vectors.div_ceil(u64::from(staging::THREADS * staging::QUADS))
     }
 
-    /// Elements of the copy.
-    fn copied_elements(&self) -> u128 {
+    /// Bytes of the copy.
+    fn copied_bytes(&self) -> u128 {
         let matrix = u128::from(self.copied()[0]) * u128::from(self.copy_ld());
-        matrix * u128::from(self.products)
-    }
-
-    /// Allocates the memory of the copy.
-    fn allocate(&mut self, stream: &Stream) -> Result<(), Error> {
-        let words = (self.copied_elements() * u128::from(self.bytes)).div_ceil(4);
-        // They fit, since the bytes are no more than the device has; so there are fewer than 2^31
-        // tiles. The copy stores every element before any is loaded.
-        self.copy = Some(Memory::uninitialized(stream, words as usize)?);
-        Ok(())
+        u128::from(self.operand.bytes) * matrix * u128::from(self.products)
     }
 }
 
@@ -447,30 +417,35 @@ impl Source {
 mod tests {
     use super::*;
 
+    fn source(shape: [u32; 2], ld: u32, transposed: bool, requirement: Requirement) -> Source {
+        let operand = Operand { ld, bytes: 4, transposed, ..Operand::default() };
+        Source::new(shape, operand, 1, requirement)
+    }
+
     #[test]
     fn requirements() {
         const ALIGNED_ROWS: Requirement = Requirement::AlignedRows { copied_transposed: false };
-        let source = |cols, ld, requirement| Source::new([3, cols], ld, 4, false, requirement);
-        assert!(source(5, 8, ALIGNED_ROWS).serves(0x1010));
-        assert!(!source(5, 8, ALIGNED_ROWS).serves(0x1004));
-        assert!(!source(5, 6, ALIGNED_ROWS).serves(0));
-        assert!(!source(5, 8, Requirement::WholeVectors).serves(0x1010));
-        assert!(source(8, 12, Requirement::WholeVectors).serves(0x1010));
-        assert!(source(5, 7, Requirement::None).serves(0x1004));
-        let copy_ld = |cols, ld| source(cols, ld, ALIGNED_ROWS).copy_ld();
+        let rows = |cols, ld, requirement| source([3, cols], ld, false, requirement);
+        assert!(rows(5, 8, ALIGNED_ROWS).serves(0x1010));
+        assert!(!rows(5, 8, ALIGNED_ROWS).serves(0x1004));
+        assert!(!rows(5, 6, ALIGNED_ROWS).serves(0));
+        assert!(!rows(5, 8, Requirement::WholeVectors).serves(0x1010));
+        assert!(rows(8, 12, Requirement::WholeVectors).serves(0x1010));
+        assert!(rows(5, 7, Requirement::None).serves(0x1004));
+        let copy_ld = |cols, ld| rows(cols, ld, ALIGNED_ROWS).copy_ld();
         assert_eq!([copy_ld(5, 6), copy_ld(8, 9)], [8, 8]);
         assert_eq!(copy_ld(i32::MAX as u32, i32::MAX as u32), 1 << 31);
         // The kernel accepts a transposed operand as 3 x 5, and its copy has that shape.
-        let transposed = Source::new([3, 5], 4, 4, true, Requirement::Copy);
+        let transposed = source([3, 5], 4, true, Requirement::Copy);
         assert!(!transposed.serves(0));
-        assert!(Source::new([3, 5], 4, 4, true, ALIGNED_ROWS).serves(0));
-        assert_eq!([transposed.rows, transposed.cols], [5, 3]);
+        assert!(source([3, 5], 4, true, ALIGNED_ROWS).serves(0));
+        assert_eq!(transposed.shape, [5, 3]);
         assert_eq!((transposed.copied(), transposed.copy_ld()), ([3, 5], 8));
-        assert_eq!(Source::new([65, 128], 65, 4, true, Requirement::None).wanted_blocks(), 4);
+        assert_eq!(source([65, 128], 65, true, Requirement::None).wanted_blocks(), 4);
         // A column is copied to a row, whether or not it is one already.
         let as_row = Requirement::AlignedRows { copied_transposed: true };
         for (ld, transposed) in [(3, false), (5, true)] {
-            let column = Source::new([5, 1], ld, 4, transposed, as_row);
+            let column = source([5, 1], ld, transposed, as_row);
             assert_eq!((column.copied(), column.copy_ld()), ([1, 5], 8));
             assert_eq!(column.is_turned(), !transposed);
             assert!(column.copied_to(0).transposed);

@@ -1,14 +1,16 @@
 //! Matrices in a device's memory, and views of parts, transposes and batches of them.
 
-mod conversions;
 mod memory;
 mod operand;
 mod owned;
 mod pointers;
 mod view;
+mod view_mut;
 
 pub(crate) use memory::Memory;
-pub use operand::{OperandMut, OperandRef};
-pub use owned::{AnyMatrix, DeviceMatrix, Layout};
+pub(crate) use operand::Placement;
+pub use operand::{AnyElement, AnyMatrix, IntoOperand, IntoOperandMut, OperandMut, OperandRef};
+pub use owned::{DeviceMatrix, Layout};
 pub use pointers::{PointerBatch, PointerBatchMut};
-pub use view::{DeviceMatrixMut, DeviceMatrixRef};
+pub use view::DeviceMatrixRef;
+pub use view_mut::DeviceMatrixMut;

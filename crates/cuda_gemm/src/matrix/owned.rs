@@ -2,16 +2,16 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{Deref, Range};
+use std::ops::Range;
 
 use cust::memory::{DeviceCopy, DevicePointer};
 use gemm_matrix::{Element, Matrix, MatrixMut, MatrixRef, Scalar, ViewError, span};
 
 use super::memory::{Memory, copy_from_host, copy_to_host};
-use super::operand::{OperandMut, OperandRef};
-use super::view::{DeviceMatrixMut, DeviceMatrixRef};
-use crate::device::Device;
-use crate::device::Stream;
+use super::operand::AnyMatrix;
+use super::view::DeviceMatrixRef;
+use super::view_mut::DeviceMatrixMut;
+use crate::device::{Device, Stream};
 use crate::error::Error;
 
 /// The place of a matrix in its buffer, in elements.
@@ -54,31 +54,47 @@ impl Layout {
     }
 }
 
-/// A row-major matrix in a device's memory whose element type is a value.
+/// A row-major device matrix in a buffer of its own, on one [`Stream`].
 ///
-/// For programs that learn the type at run time; [`DeviceMatrix`] has a type parameter.
+/// The buffer may be larger than the matrix.
+///
+/// Elements are `f32`, [`bf16`](crate::bf16) or [`f16`](crate::f16). A host [`Matrix`] is f32: a
+/// download is exact, and an upload rounds to the nearest, ties to even.
 ///
 /// ```
-/// use cuda_gemm::{AnyMatrix, Device, DeviceChoice, Element, Layout, Matrix};
+/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Matrix, bf16};
 ///
 /// let device = Device::open(DeviceChoice::Soft)?;
-/// for element in Element::ALL {
-///     let mut matrix = AnyMatrix::zeros_in(&device, element, [1, 2], Layout::dense(2))?;
-///     matrix.upload(&Matrix::from_vec(1, 2, vec![0.5, 257.0]))?;
-///     assert_eq!(matrix.download()?.at(0, 1), element.round(257.0));
-/// }
+/// let host = Matrix::from_fn(2, 3, |row, col| (10 * row + col) as f32);
+/// let mut matrix = DeviceMatrix::<f32>::from_host(&device, &host)?;
+/// assert_eq!(matrix.download()?, host);
+///
+/// // Its second column, and a new first row.
+/// assert_eq!(matrix.submatrix(0..2, 1..2)?.download()?.as_slice(), [1.0, 11.0]);
+/// matrix.submatrix_mut(0..1, 0..3)?.upload(&Matrix::from_vec(1, 3, vec![7.0, 8.0, 9.0]))?;
+/// assert_eq!(matrix.to_vec()?, [7.0, 8.0, 9.0, 10.0, 11.0, 12.0]);
+///
+/// // Eight bits: 257 lies between 256 and 258.
+/// let half = DeviceMatrix::<bf16>::from_host(&device, &Matrix::from_vec(1, 2, vec![0.5, 257.0]))?;
+/// assert_eq!(half.to_vec()?, [0.5, 256.0].map(bf16::from_f32));
+///
+/// // What is enqueued on the other stream from now on comes after what was on this one.
+/// let stream = cuda_gemm::Stream::new(&device)?;
+/// matrix.move_to(&stream)?;
+/// assert!(matrix.stream().is_same(&stream));
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
-pub struct AnyMatrix {
+pub struct DeviceMatrix<T> {
     memory: Memory,
     element: Element,
     shape: [usize; 2],
     layout: Layout,
+    elements: PhantomData<T>,
 }
 
-impl fmt::Debug for AnyMatrix {
+impl<T> fmt::Debug for DeviceMatrix<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { memory, element, shape, layout } = self;
+        let Self { memory, element, shape, layout, .. } = self;
         let mut parts = f.debug_struct("DeviceMatrix");
         parts.field("element", element).field("shape", shape).field("layout", layout);
         parts.field("stream", memory.stream()).finish()
@@ -86,7 +102,7 @@ impl fmt::Debug for AnyMatrix {
 }
 
 impl AnyMatrix {
-    /// Allocates a matrix of zeros on a stream, in a buffer of zeros with this layout.
+    /// Allocates a matrix of zeros of this type on a stream, in a buffer of zeros with this layout.
     ///
     /// `&device` means the device's own stream.
     ///
@@ -95,8 +111,19 @@ impl AnyMatrix {
     /// - [`Error::LeadingDimension`] if `ld` is less than the columns.
     /// - [`Error::MatrixTooLarge`] if the buffer's size overflows.
     /// - [`Error::Driver`], for example if memory is short.
-    pub fn zeros_in(
+    pub fn zeros_of(
         on: impl Into<Stream>,
+        element: Element,
+        shape: [usize; 2],
+        layout: Layout,
+    ) -> Result<Self, Error> {
+        Self::allocate(&on.into(), element, shape, layout)
+    }
+}
+
+impl<T> DeviceMatrix<T> {
+    fn allocate(
+        stream: &Stream,
         element: Element,
         shape: [usize; 2],
         layout: Layout,
@@ -113,15 +140,15 @@ impl AnyMatrix {
             .ok()
             .filter(|&len| len <= MAX)
             .ok_or(Error::MatrixTooLarge { rows, cols, elements, max: MAX })?;
-        let memory = Memory::zeroed(&on.into(), (len * element.bytes()).div_ceil(4))?;
-        Ok(Self { memory, element, shape, layout })
+        let memory = Memory::zeroed(stream, (len * element.bytes()).div_ceil(4))?;
+        Ok(Self { memory, element, shape, layout, elements: PhantomData })
     }
 
-    /// Copies a host matrix of this shape into this one: see [`OperandMut::upload`].
+    /// Copies a host matrix of this shape into this one: see [`DeviceMatrixMut::upload`].
     ///
     /// # Errors
     ///
-    /// See [`OperandMut::upload`].
+    /// See [`DeviceMatrixMut::upload`].
     pub fn upload<'h>(&mut self, matrix: impl Into<MatrixRef<'h>>) -> Result<(), Error> {
         self.view_mut().upload(matrix)
     }
@@ -139,7 +166,7 @@ impl AnyMatrix {
     ///
     /// # Errors
     ///
-    /// The errors of [`AnyMatrix::download`], and [`Error::Shape`].
+    /// The errors of [`DeviceMatrix::download`], and [`Error::Shape`].
     pub fn download_to<'h>(&self, matrix: impl Into<MatrixMut<'h>>) -> Result<(), Error> {
         self.view().download_to(matrix)
     }
@@ -157,13 +184,63 @@ impl AnyMatrix {
     }
 
     /// The whole matrix.
-    pub fn view(&self) -> OperandRef<'_> {
-        OperandRef::new(self.stream(), self.element, self.address(), self.shape, self.layout.ld)
+    pub fn view(&self) -> DeviceMatrixRef<'_, T> {
+        let (element, shape, ld) = (self.element, self.shape, self.layout.ld);
+        DeviceMatrixRef::new(self.stream(), element, self.address(), shape, ld)
     }
 
     /// The whole matrix, for writing.
-    pub fn view_mut(&mut self) -> OperandMut<'_> {
-        OperandMut::new(self.view())
+    pub fn view_mut(&mut self) -> DeviceMatrixMut<'_, T> {
+        DeviceMatrixMut::new(self.view())
+    }
+
+    /// The transpose, in the same memory.
+    pub fn t(&self) -> DeviceMatrixRef<'_, T> {
+        self.view().t()
+    }
+
+    /// A part of the matrix, with the same leading dimension.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Submatrix`] if the part is out of bounds.
+    pub fn submatrix(
+        &self,
+        rows: Range<usize>,
+        cols: Range<usize>,
+    ) -> Result<DeviceMatrixRef<'_, T>, Error> {
+        self.view().submatrix(rows, cols)
+    }
+
+    /// A part of the matrix, for writing.
+    ///
+    /// # Errors
+    ///
+    /// See [`DeviceMatrix::submatrix`].
+    pub fn submatrix_mut(
+        &mut self,
+        rows: Range<usize>,
+        cols: Range<usize>,
+    ) -> Result<DeviceMatrixMut<'_, T>, Error> {
+        self.view_mut().submatrix(rows, cols)
+    }
+
+    /// The matrix as a batch, one below the other: see [`DeviceMatrixRef::batch`].
+    ///
+    /// # Errors
+    ///
+    /// See [`DeviceMatrixRef::batch`].
+    pub fn batch(&self, count: usize) -> Result<DeviceMatrixRef<'_, T>, Error> {
+        self.view().batch(count)
+    }
+
+    /// The matrix as a batch, for writing.
+    ///
+    /// # Errors
+    ///
+    /// See [`DeviceMatrix::batch`].
+    pub fn batch_mut(&mut self, count: usize) -> Result<DeviceMatrixMut<'_, T>, Error> {
+        self.view_mut().batch(count)
     }
 
     /// Moves the matrix to another stream of its device.
@@ -214,61 +291,12 @@ impl AnyMatrix {
     }
 }
 
-/// A row-major device matrix in a buffer of its own, on one [`Stream`].
-///
-/// The buffer may be larger than the matrix.
-///
-/// Elements are `f32`, [`bf16`](crate::bf16) or [`f16`](crate::f16). A host [`Matrix`] is f32: a
-/// download is exact, and an upload rounds to the nearest, ties to even.
-///
-/// ```
-/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Matrix, bf16};
-///
-/// let device = Device::open(DeviceChoice::Soft)?;
-/// let host = Matrix::from_fn(2, 3, |row, col| (10 * row + col) as f32);
-/// let mut matrix = DeviceMatrix::<f32>::from_host(&device, &host)?;
-/// assert_eq!(matrix.download()?, host);
-///
-/// // Its second column, and a new first row.
-/// assert_eq!(matrix.submatrix(0..2, 1..2)?.download()?.as_slice(), [1.0, 11.0]);
-/// matrix.submatrix_mut(0..1, 0..3)?.upload(&Matrix::from_vec(1, 3, vec![7.0, 8.0, 9.0]))?;
-/// assert_eq!(matrix.to_vec()?, [7.0, 8.0, 9.0, 10.0, 11.0, 12.0]);
-///
-/// // Eight bits: 257 lies between 256 and 258.
-/// let half = DeviceMatrix::<bf16>::from_host(&device, &Matrix::from_vec(1, 2, vec![0.5, 257.0]))?;
-/// assert_eq!(half.to_vec()?, [0.5, 256.0].map(bf16::from_f32));
-///
-/// // What is enqueued on the other stream from now on comes after what was on this one.
-/// let stream = cuda_gemm::Stream::new(&device)?;
-/// matrix.move_to(&stream)?;
-/// assert!(matrix.stream().is_same(&stream));
-/// # Ok::<(), cuda_gemm::Error>(())
-/// ```
-pub struct DeviceMatrix<T> {
-    matrix: AnyMatrix,
-    elements: PhantomData<T>,
-}
-
-impl<T> fmt::Debug for DeviceMatrix<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.matrix.fmt(f)
-    }
-}
-
-impl<T> Deref for DeviceMatrix<T> {
-    type Target = AnyMatrix;
-
-    fn deref(&self) -> &AnyMatrix {
-        &self.matrix
-    }
-}
-
 impl<T: Scalar> DeviceMatrix<T> {
     /// Allocates a dense matrix of zeros; `&device` means the device's own stream.
     ///
     /// # Errors
     ///
-    /// See [`AnyMatrix::zeros_in`].
+    /// See [`AnyMatrix::zeros_of`].
     pub fn zeros(on: impl Into<Stream>, shape: [usize; 2]) -> Result<Self, Error> {
         Self::zeros_in(on, shape, Layout::dense(shape[1]))
     }
@@ -277,14 +305,13 @@ impl<T: Scalar> DeviceMatrix<T> {
     ///
     /// # Errors
     ///
-    /// See [`AnyMatrix::zeros_in`].
+    /// See [`AnyMatrix::zeros_of`].
     pub fn zeros_in(
         on: impl Into<Stream>,
         shape: [usize; 2],
         layout: Layout,
     ) -> Result<Self, Error> {
-        let matrix = AnyMatrix::zeros_in(on, T::ELEMENT, shape, layout)?;
-        Ok(Self { matrix, elements: PhantomData })
+        Self::allocate(&on.into(), T::ELEMENT, shape, layout)
     }
 
     /// Allocates a dense matrix and copies a host matrix into it.
@@ -324,7 +351,7 @@ impl<T: Scalar> DeviceMatrix<T> {
     /// The errors of [`DeviceMatrix::from_slice`], and [`Error::LeadingDimension`] if rows have
     /// gaps.
     pub fn copy_from(&mut self, elements: &[T]) -> Result<(), Error> {
-        let [rows, cols] = self.matrix.shape;
+        let [rows, cols] = self.shape;
         let (needed, len) = (rows as u128 * cols as u128, elements.len());
         if needed > len as u128 {
             return Err(ViewError::TooShort { needed, len }.into());
@@ -332,8 +359,8 @@ impl<T: Scalar> DeviceMatrix<T> {
         if needed < len as u128 {
             return Err(ViewError::TooLong { elements: needed, len }.into());
         }
-        if rows > 1 && self.layout().ld != cols {
-            return Err(Error::LeadingDimension { what: "ld", ld: self.layout().ld, cols });
+        if rows > 1 && self.layout.ld != cols {
+            return Err(Error::LeadingDimension { what: "ld", ld: self.layout.ld, cols });
         }
         if elements.is_empty() {
             return Ok(());
@@ -349,7 +376,7 @@ impl<T: Scalar> DeviceMatrix<T> {
     ///
     /// # Errors
     ///
-    /// See [`AnyMatrix::download`].
+    /// See [`DeviceMatrix::download`].
     pub fn to_vec(&self) -> Result<Vec<T>, Error> {
         self.view().to_vec()
     }
@@ -358,9 +385,9 @@ impl<T: Scalar> DeviceMatrix<T> {
     ///
     /// # Errors
     ///
-    /// See [`AnyMatrix::download`].
+    /// See [`DeviceMatrix::download`].
     pub fn download_buffer(&self) -> Result<Vec<T>, Error> {
-        let (layout, [rows, cols]) = (self.layout(), self.matrix.shape);
+        let (layout, [rows, cols]) = (self.layout, self.shape);
         // Fits: the buffer was allocated.
         let len = layout.offset + span(rows, cols, layout.ld) as usize + layout.tail;
         let mut elements = Vec::<T>::with_capacity(len);
@@ -372,7 +399,7 @@ impl<T: Scalar> DeviceMatrix<T> {
             // before the next line.
             _ => unsafe {
                 let buffer = &mut elements.spare_capacity_mut()[..len];
-                copy_to_host(stream, self.matrix.memory.address(), buffer)
+                copy_to_host(stream, self.memory.address(), buffer)
             },
         };
         stream.synchronize().and(copied)?;
@@ -381,110 +408,12 @@ impl<T: Scalar> DeviceMatrix<T> {
         Ok(elements)
     }
 
-    /// The whole matrix.
-    pub fn view(&self) -> DeviceMatrixRef<'_, T> {
-        DeviceMatrixRef::new(self.matrix.view())
-    }
-
-    /// The whole matrix, for writing.
-    pub fn view_mut(&mut self) -> DeviceMatrixMut<'_, T> {
-        DeviceMatrixMut::new(self.matrix.view_mut())
-    }
-
-    /// The transpose, in the same memory.
-    pub fn t(&self) -> DeviceMatrixRef<'_, T> {
-        self.view().t()
-    }
-
-    /// A part of the matrix, with the same leading dimension.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Submatrix`] if the part is out of bounds.
-    pub fn submatrix(
-        &self,
-        rows: Range<usize>,
-        cols: Range<usize>,
-    ) -> Result<DeviceMatrixRef<'_, T>, Error> {
-        self.view().submatrix(rows, cols)
-    }
-
-    /// A part of the matrix, for writing.
-    ///
-    /// # Errors
-    ///
-    /// See [`DeviceMatrix::submatrix`].
-    pub fn submatrix_mut(
-        &mut self,
-        rows: Range<usize>,
-        cols: Range<usize>,
-    ) -> Result<DeviceMatrixMut<'_, T>, Error> {
-        self.view_mut().submatrix(rows, cols)
-    }
-
-    /// The matrix as a batch, one below the other: see [`OperandRef::batch`].
-    ///
-    /// # Errors
-    ///
-    /// See [`OperandRef::batch`].
-    pub fn batch(&self, count: usize) -> Result<DeviceMatrixRef<'_, T>, Error> {
-        self.view().batch(count)
-    }
-
-    /// The matrix as a batch, for writing.
-    ///
-    /// # Errors
-    ///
-    /// See [`DeviceMatrix::batch`].
-    pub fn batch_mut(&mut self, count: usize) -> Result<DeviceMatrixMut<'_, T>, Error> {
-        self.view_mut().batch(count)
-    }
-
-    /// Copies a host matrix of this shape into this one: see [`OperandMut::upload`].
-    ///
-    /// # Errors
-    ///
-    /// See [`OperandMut::upload`].
-    pub fn upload<'h>(&mut self, matrix: impl Into<MatrixRef<'h>>) -> Result<(), Error> {
-        self.matrix.upload(matrix)
-    }
-
-    /// Fills the whole buffer with these bits: see [`AnyMatrix::fill_buffer`].
-    ///
-    /// # Errors
-    ///
-    /// See [`AnyMatrix::fill_buffer`].
-    pub fn fill_buffer(&mut self, bits: u32) -> Result<(), Error> {
-        self.matrix.fill_buffer(bits)
-    }
-
-    /// Moves the matrix to another stream: see [`AnyMatrix::move_to`].
-    ///
-    /// # Errors
-    ///
-    /// See [`AnyMatrix::move_to`].
-    pub fn move_to(&mut self, stream: &Stream) -> Result<(), Error> {
-        self.matrix.move_to(stream)
-    }
-
     /// The address of the first element.
     pub fn as_device_ptr(&self) -> DevicePointer<T>
     where
         T: DeviceCopy,
     {
         DevicePointer::from_raw(self.address())
-    }
-}
-
-impl<'m> From<&'m AnyMatrix> for OperandRef<'m> {
-    fn from(matrix: &'m AnyMatrix) -> Self {
-        matrix.view()
-    }
-}
-
-impl<'m> From<&'m mut AnyMatrix> for OperandMut<'m> {
-    fn from(matrix: &'m mut AnyMatrix) -> Self {
-        matrix.view_mut()
     }
 }
 

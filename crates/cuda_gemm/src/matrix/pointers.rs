@@ -5,7 +5,9 @@ use std::marker::PhantomData;
 use gemm_matrix::Scalar;
 
 use super::memory::{Memory, copy_from_host};
-use super::view::{DeviceMatrixMut, DeviceMatrixRef};
+use super::operand::OperandRef;
+use super::view::DeviceMatrixRef;
+use super::view_mut::DeviceMatrixMut;
 use crate::device::Stream;
 use crate::error::Error;
 
@@ -59,20 +61,16 @@ impl<'m, T: Scalar> PointerBatch<'m, T> {
     pub fn new(matrices: &[DeviceMatrixRef<'m, T>]) -> Result<Self, Error> {
         let Some(first) = matrices.first() else { return Err(Error::NoMatrices) };
         let what = "a matrix of the batch";
-        let [need_rows, need_cols, planned] = [first.rows(), first.cols(), first.ld()];
+        let (shape, planned) = ([first.rows(), first.cols()], first.ld());
         let stream = first.stream();
-        if let Some(wrong) = matrices.iter().find(|matrix| matrix.count() != 1) {
-            return Err(Error::NestedBatch { count: wrong.count() });
-        }
+        matrices.iter().try_for_each(DeviceMatrixRef::expect_one)?;
         if matrices.iter().any(|matrix| matrix.is_transposed()) {
             return Err(Error::Transposed);
         }
         let mut addresses = Vec::with_capacity(matrices.len());
         for matrix in matrices {
-            let [rows, cols, ld] = [matrix.rows(), matrix.cols(), matrix.ld()];
-            if [rows, cols] != [need_rows, need_cols] {
-                return Err(Error::Shape { what, rows, cols, need_rows, need_cols });
-            }
+            Error::expect_shape(what, [matrix.rows(), matrix.cols()], shape)?;
+            let ld = matrix.ld();
             if ld != planned {
                 return Err(Error::PlannedLd { what, ld, planned });
             }
@@ -85,7 +83,7 @@ impl<'m, T: Scalar> PointerBatch<'m, T> {
         // SAFETY: the memory has room for them, and the copy is waited for.
         let copied = unsafe { copy_from_host(stream, memory.address(), &addresses) };
         stream.synchronize().and(copied)?;
-        let shape = [need_rows, need_cols, planned];
+        let shape = [shape[0], shape[1], planned];
         Ok(Self { addresses: memory, shape, count: matrices.len(), matrices: PhantomData })
     }
 
@@ -102,6 +100,14 @@ impl<'m, T: Scalar> PointerBatch<'m, T> {
     /// The stream that uses the matrices.
     pub fn stream(&self) -> &Stream {
         self.addresses.stream()
+    }
+
+    /// The array in place of a batch of matrices, which lie so.
+    pub(crate) fn operand(&self, transposed: bool) -> Result<OperandRef<'_>, Error> {
+        let [rows, cols, ld] = self.shape;
+        let one = OperandRef::new(self.stream(), T::ELEMENT, self.address(), [rows, cols], ld);
+        let all = one.broadcast(self.count)?;
+        Ok(if transposed { all.t() } else { all })
     }
 
     /// The address of the array.

@@ -1,14 +1,14 @@
-//! Borrowed matrices with an element type: whole, parts, transposes and batches.
+//! Borrowed matrices: whole, parts, transposes and batches.
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{Deref, Range};
+use std::ops::Range;
 
 use cust::memory::{DeviceCopy, DevicePointer, DeviceSlice};
-use gemm_matrix::{MatrixRef, Scalar};
+use gemm_matrix::{Element, Matrix, MatrixMut, Scalar};
 
 use super::memory::copy_to_host;
-use super::operand::{OperandMut, OperandRef, expect_room};
+use super::operand::{OperandRef, Placement, expect_room};
 use crate::device::Stream;
 use crate::error::Error;
 
@@ -36,7 +36,9 @@ use crate::error::Error;
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
 pub struct DeviceMatrixRef<'m, T> {
-    pub(super) operand: OperandRef<'m>,
+    stream: &'m Stream,
+    placement: Placement,
+    transposed: bool,
     elements: PhantomData<&'m [T]>,
 }
 
@@ -50,50 +52,278 @@ impl<T> Copy for DeviceMatrixRef<'_, T> {}
 
 impl<T> fmt::Debug for DeviceMatrixRef<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.operand.fmt(f)
+        let Self { stream, placement, transposed, .. } = self;
+        let mut parts = f.debug_struct("DeviceMatrixRef");
+        parts.field("stream", stream).field("placement", placement);
+        parts.field("transposed", transposed).finish()
     }
 }
 
-impl<'m, T> Deref for DeviceMatrixRef<'m, T> {
-    type Target = OperandRef<'m>;
+impl<'m, T> DeviceMatrixRef<'m, T> {
+    /// Borrows one matrix.
+    pub(crate) fn new(
+        stream: &'m Stream,
+        element: Element,
+        address: u64,
+        shape: [usize; 2],
+        ld: usize,
+    ) -> Self {
+        let placement = Placement { address, element, shape, ld, count: 1, stride: 0 };
+        Self { stream, placement, transposed: false, elements: PhantomData }
+    }
 
-    fn deref(&self) -> &OperandRef<'m> {
-        &self.operand
+    /// The view, with the element type as a value alone.
+    pub(super) fn of_any(self) -> OperandRef<'m> {
+        let Self { stream, placement, transposed, .. } = self;
+        DeviceMatrixRef { stream, placement, transposed, elements: PhantomData }
+    }
+
+    pub(crate) fn placement(&self) -> Placement {
+        self.placement
+    }
+
+    /// The element type.
+    pub fn element(&self) -> Element {
+        self.placement.element
+    }
+
+    /// Rows of each matrix.
+    pub fn rows(&self) -> usize {
+        self.placement.shape[usize::from(self.transposed)]
+    }
+
+    /// Columns of each matrix.
+    pub fn cols(&self) -> usize {
+        self.placement.shape[usize::from(!self.transposed)]
+    }
+
+    /// The leading dimension, in elements.
+    pub fn ld(&self) -> usize {
+        self.placement.ld
+    }
+
+    /// Whether memory holds the transpose, row by row.
+    pub fn is_transposed(&self) -> bool {
+        self.transposed
+    }
+
+    /// The number of matrices.
+    pub fn count(&self) -> usize {
+        self.placement.count
+    }
+
+    /// Elements from one matrix of a batch to the next; 0 if all are the same.
+    pub fn stride(&self) -> usize {
+        self.placement.stride
+    }
+
+    /// The stream that uses the matrices.
+    pub fn stream(&self) -> &'m Stream {
+        self.stream
+    }
+
+    /// The address of the first element.
+    pub fn address(&self) -> u64 {
+        self.placement.address
+    }
+
+    /// The transpose of each matrix, in the same memory.
+    #[must_use]
+    pub fn t(self) -> Self {
+        Self { transposed: !self.transposed, ..self }
+    }
+
+    /// A part of each matrix, with the same leading dimension.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Submatrix`] if the part is out of bounds.
+    pub fn submatrix(self, rows: Range<usize>, cols: Range<usize>) -> Result<Self, Error> {
+        let is_within = |range: &Range<usize>, len| range.start <= range.end && range.end <= len;
+        if !is_within(&rows, self.rows()) || !is_within(&cols, self.cols()) {
+            let (of_rows, of_cols) = (self.rows(), self.cols());
+            return Err(Error::Submatrix { rows, cols, of_rows, of_cols });
+        }
+        let [down, along] = if self.transposed { [cols, rows] } else { [rows, cols] };
+        let first = down.start.wrapping_mul(self.ld()).wrapping_add(along.start);
+        let address = self.placement.offset(first);
+        let shape = [down.len(), along.len()];
+        Ok(Self { placement: Placement { address, shape, ..self.placement }, ..self })
+    }
+
+    /// Splits the matrix into a batch of `count` equally shaped matrices, one below the other.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Split`] if `count` does not divide the rows, or is 0; [`Error::NestedBatch`] if
+    /// this is a batch.
+    pub fn batch(self, count: usize) -> Result<Self, Error> {
+        self.split("rows", usize::from(self.transposed), count)
+    }
+
+    /// Splits the matrix into a batch of `count` equally shaped matrices, side by side.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Split`] if `count` does not divide the columns, or is 0; [`Error::NestedBatch`] if
+    /// this is a batch.
+    pub fn batch_cols(self, count: usize) -> Result<Self, Error> {
+        self.split("columns", usize::from(!self.transposed), count)
+    }
+
+    /// Splits a dimension of the stored matrix.
+    fn split(self, what: &'static str, dimension: usize, count: usize) -> Result<Self, Error> {
+        self.expect_one()?;
+        let mut shape = self.placement.shape;
+        let all = shape[dimension];
+        if all.checked_rem(count) != Some(0) {
+            return Err(Error::Split { what, all, count });
+        }
+        shape[dimension] = all / count;
+        let stride = shape[dimension].wrapping_mul([self.ld(), 1][dimension]);
+        Ok(Self { placement: Placement { shape, count, stride, ..self.placement }, ..self })
+    }
+
+    /// Turns each row into a matrix of this shape and leading dimension.
+    ///
+    /// A matrix whose leading dimension is the stride thus describes a batch with any stride.
+    ///
+    /// ```
+    /// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Error, Matrix, gemm};
+    ///
+    /// let device = Device::open(DeviceChoice::Soft)?;
+    /// // Two products of 2 x 3 and 3 x 1, with a leading dimension of 4, and 10 elements from one
+    /// // A to the next: three more than each spans.
+    /// let padded = DeviceMatrix::<f32>::from_host(&device, &Matrix::from_fn(2, 10, |_, i| i as f32))?;
+    /// let a = padded.view().rows_as_matrices([2, 3], 4)?;
+    /// assert_eq!((a.count(), a.stride(), a.ld()), (2, 10, 4));
+    /// let b = DeviceMatrix::from_slice(&device, [3, 1], &[1f32; 3])?;
+    /// let mut c = DeviceMatrix::<f32>::zeros(&device, [2, 5])?;
+    /// gemm(a, &b).run(&mut c.view_mut().rows_as_matrices([2, 1], 1)?)?;
+    /// assert_eq!(c.to_vec()?, [3.0, 15.0, 0.0, 0.0, 0.0, 3.0, 15.0, 0.0, 0.0, 0.0]);
+    ///
+    /// let refused = padded.view().rows_as_matrices([3, 3], 4);
+    /// assert!(matches!(refused, Err(Error::BufferTooShort { needed: 11, len: 10 })));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::LeadingDimension`] if `ld` is less than the columns.
+    /// - [`Error::BufferTooShort`] if a row has no room for such a matrix.
+    /// - [`Error::NestedBatch`] or [`Error::Transposed`] if this is a batch or a transpose.
+    pub fn rows_as_matrices(self, shape: [usize; 2], ld: usize) -> Result<Self, Error> {
+        self.expect_one()?;
+        if self.transposed {
+            return Err(Error::Transposed);
+        }
+        let placement = self.placement;
+        expect_room(placement.shape[1], shape, ld)?;
+        let [count, _] = placement.shape;
+        let placement = Placement { shape, ld, count, stride: placement.ld, ..placement };
+        Ok(Self { placement, ..self })
+    }
+
+    /// Repeats one matrix for `count` products.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NestedBatch`] if this is a batch.
+    pub fn broadcast(self, count: usize) -> Result<Self, Error> {
+        self.expect_one()?;
+        Ok(Self { placement: Placement { count, stride: 0, ..self.placement }, ..self })
+    }
+
+    pub(super) fn expect_one(&self) -> Result<(), Error> {
+        match self.count() {
+            1 => Ok(()),
+            count => Err(Error::NestedBatch { count }),
+        }
+    }
+
+    /// Whether a host matrix of this shape is like the one matrix of this view.
+    pub(super) fn expect_host(&self, shape: [usize; 2]) -> Result<(), Error> {
+        self.expect_one()?;
+        Error::expect_shape("the host's matrix", shape, [self.rows(), self.cols()])
+    }
+
+    /// Copies the matrix to the host, after the stream's earlier work.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Driver`], [`Error::KernelFault`] if an earlier kernel failed, or
+    /// [`Error::NestedBatch`] for a batch.
+    pub fn download(&self) -> Result<Matrix, Error> {
+        let [rows, cols] = self.placement.shape;
+        let mut matrix = Matrix::zeros(rows, cols);
+        Self { transposed: false, ..*self }.download_to(&mut matrix)?;
+        Ok(if self.transposed { matrix.transposed() } else { matrix })
+    }
+
+    /// Copies the matrix into an existing host matrix.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`DeviceMatrixRef::download`], and [`Error::Shape`].
+    pub fn download_to<'h>(&self, matrix: impl Into<MatrixMut<'h>>) -> Result<(), Error> {
+        let mut matrix = matrix.into();
+        self.expect_host([matrix.rows(), matrix.cols()])?;
+        if self.transposed {
+            let transposed = self.download()?;
+            for (i, (_, row)) in matrix.runs_mut(self.rows() + self.cols()).enumerate() {
+                row.copy_from_slice(&transposed.as_slice()[i * row.len()..][..row.len()]);
+            }
+            return Ok(());
+        }
+        let (stream, element) = (self.stream, self.element());
+        let _exclusive = stream.exclusive();
+        if element == Element::F32 {
+            let copied = matrix.runs_mut(self.ld()).try_for_each(|(offset, run)| {
+                // SAFETY: the matrix has these elements, initialised when it was made or by its
+                // maker's contract. Nobody reads the copy before the next line.
+                unsafe { copy_to_host(stream, self.placement.offset(offset), run) }
+            });
+            return stream.synchronize().and(copied);
+        }
+        let mut runs = Vec::new();
+        let copied = matrix.runs_mut(self.ld()).try_for_each(|(offset, run)| {
+            let mut bytes = vec![0; run.len() * element.bytes()];
+            // SAFETY: as above; the bytes stay where they are.
+            let copied = unsafe { copy_to_host(stream, self.placement.offset(offset), &mut bytes) };
+            runs.push((run, bytes));
+            copied
+        });
+        stream.synchronize().and(copied)?;
+        for (run, bytes) in runs {
+            run.copy_from_slice(&element.decode(&bytes));
+        }
+        Ok(())
     }
 }
 
-/// A mutably borrowed device matrix or batch.
-///
-/// ```
-/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Matrix, gemm};
-///
-/// let device = Device::open(DeviceChoice::Soft)?;
-/// let one = DeviceMatrix::from_slice(&device, [2, 2], &[1f32; 4])?;
-/// let mut c = DeviceMatrix::<f32>::zeros(&device, [5, 2])?;
-/// // The upper part is a product, the lower part a copy.
-/// let (mut above, mut below) = c.view_mut().split_at_row(2)?;
-/// gemm(&one, &one).run(&mut above)?;
-/// below.upload(&Matrix::from_fn(3, 2, |_, _| 3.0))?;
-/// assert_eq!(c.to_vec()?, [2.0, 2.0, 2.0, 2.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0]);
-/// # Ok::<(), cuda_gemm::Error>(())
-/// ```
-pub struct DeviceMatrixMut<'m, T> {
-    pub(super) operand: OperandMut<'m>,
-    elements: PhantomData<&'m mut [T]>,
-}
-
-impl<T> fmt::Debug for DeviceMatrixMut<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.operand.fmt(f)
+impl<'m> OperandRef<'m> {
+    /// A matrix at a device address that another library owns, of this element type.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LeadingDimension`].
+    ///
+    /// # Safety
+    ///
+    /// The contract of [`DeviceMatrixRef::from_address`].
+    pub unsafe fn of_element(
+        stream: &'m Stream,
+        element: Element,
+        address: u64,
+        shape: [usize; 2],
+        ld: usize,
+    ) -> Result<Self, Error> {
+        expect_room(usize::MAX, shape, ld)?;
+        Ok(Self::new(stream, element, address, shape, ld))
     }
 }
 
 impl<'m, T: Scalar> DeviceMatrixRef<'m, T> {
-    /// Gives a view's elements this type.
-    pub(super) fn new(operand: OperandRef<'m>) -> Self {
-        Self { operand, elements: PhantomData }
-    }
-
     /// A matrix in another buffer, from the slice's first element on.
     ///
     /// ```
@@ -131,7 +361,7 @@ impl<'m, T: Scalar> DeviceMatrixRef<'m, T> {
     {
         expect_room(slice.len(), shape, ld)?;
         let address = slice.as_device_ptr().as_raw();
-        Ok(Self::new(OperandRef::new(stream, T::ELEMENT, address, shape, ld)))
+        Ok(Self::new(stream, T::ELEMENT, address, shape, ld))
     }
 
     /// A matrix at a device address that another library owns.
@@ -151,93 +381,21 @@ impl<'m, T: Scalar> DeviceMatrixRef<'m, T> {
         ld: usize,
     ) -> Result<Self, Error> {
         expect_room(usize::MAX, shape, ld)?;
-        Ok(Self::new(OperandRef::new(stream, T::ELEMENT, address, shape, ld)))
-    }
-
-    /// The transpose of each matrix, in the same memory.
-    #[must_use]
-    pub fn t(self) -> Self {
-        Self::new(self.operand.t())
-    }
-
-    /// A part of each matrix: see [`OperandRef::submatrix`].
-    ///
-    /// # Errors
-    ///
-    /// See [`OperandRef::submatrix`].
-    pub fn submatrix(self, rows: Range<usize>, cols: Range<usize>) -> Result<Self, Error> {
-        Ok(Self::new(self.operand.submatrix(rows, cols)?))
-    }
-
-    /// The matrix as a batch, one below the other: see [`OperandRef::batch`].
-    ///
-    /// # Errors
-    ///
-    /// See [`OperandRef::batch`].
-    pub fn batch(self, count: usize) -> Result<Self, Error> {
-        Ok(Self::new(self.operand.batch(count)?))
-    }
-
-    /// The matrix as a batch, side by side: see [`OperandRef::batch_cols`].
-    ///
-    /// # Errors
-    ///
-    /// See [`OperandRef::batch_cols`].
-    pub fn batch_cols(self, count: usize) -> Result<Self, Error> {
-        Ok(Self::new(self.operand.batch_cols(count)?))
-    }
-
-    /// Turns each row into a matrix.
-    ///
-    /// ```
-    /// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Error, Matrix, gemm};
-    ///
-    /// let device = Device::open(DeviceChoice::Soft)?;
-    /// // Two products of 2 x 3 and 3 x 1, with a leading dimension of 4, and 10 elements from one
-    /// // A to the next: three more than each spans.
-    /// let padded = DeviceMatrix::<f32>::from_host(&device, &Matrix::from_fn(2, 10, |_, i| i as f32))?;
-    /// let a = padded.view().rows_as_matrices([2, 3], 4)?;
-    /// assert_eq!((a.count(), a.stride(), a.ld()), (2, 10, 4));
-    /// let b = DeviceMatrix::from_slice(&device, [3, 1], &[1f32; 3])?;
-    /// let mut c = DeviceMatrix::<f32>::zeros(&device, [2, 5])?;
-    /// gemm(a, &b).run(&mut c.view_mut().rows_as_matrices([2, 1], 1)?)?;
-    /// assert_eq!(c.to_vec()?, [3.0, 15.0, 0.0, 0.0, 0.0, 3.0, 15.0, 0.0, 0.0, 0.0]);
-    ///
-    /// let refused = padded.view().rows_as_matrices([3, 3], 4);
-    /// assert!(matches!(refused, Err(Error::BufferTooShort { needed: 11, len: 10 })));
-    /// # Ok::<(), Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// See [`OperandRef::rows_as_matrices`].
-    pub fn rows_as_matrices(self, shape: [usize; 2], ld: usize) -> Result<Self, Error> {
-        Ok(Self::new(self.operand.rows_as_matrices(shape, ld)?))
-    }
-
-    /// Repeats one matrix for `count` products: see [`OperandRef::broadcast`].
-    ///
-    /// # Errors
-    ///
-    /// See [`OperandRef::broadcast`].
-    pub fn broadcast(self, count: usize) -> Result<Self, Error> {
-        Ok(Self::new(self.operand.broadcast(count)?))
+        Ok(Self::new(stream, T::ELEMENT, address, shape, ld))
     }
 
     /// Copies the matrix to the host without conversion, row after row.
     ///
     /// # Errors
     ///
-    /// The errors of [`OperandRef::download`], and [`Error::Transposed`] for a transpose.
+    /// The errors of [`DeviceMatrixRef::download`], and [`Error::Transposed`] for a transpose.
     pub fn to_vec(&self) -> Result<Vec<T>, Error> {
-        let view = &self.operand;
-        if view.is_transposed() {
+        if self.transposed {
             return Err(Error::Transposed);
         }
-        if view.count() != 1 {
-            return Err(Error::NestedBatch { count: view.count() });
-        }
-        let ([rows, cols], ld, stream) = ([view.rows(), view.cols()], view.ld(), view.stream());
+        self.expect_one()?;
+        let Placement { shape: [rows, cols], ld, .. } = self.placement;
+        let stream = self.stream;
         let mut elements = Vec::<T>::with_capacity(rows * cols);
         if rows == 0 || cols == 0 {
             return Ok(elements);
@@ -246,7 +404,7 @@ impl<'m, T: Scalar> DeviceMatrixRef<'m, T> {
         let _exclusive = stream.exclusive();
         let parts = elements.spare_capacity_mut()[..rows * cols].chunks_exact_mut(at_once);
         let copied = parts.enumerate().try_for_each(|(i, part)| {
-            let address = view.address() + (i * ld * size_of::<T>()) as u64;
+            let address = self.placement.offset(i * ld);
             // SAFETY: the matrix has these elements, initialised. Nobody reads the copy before it
             // is waited for.
             unsafe { copy_to_host(stream, address, part) }
@@ -262,127 +420,6 @@ impl<'m, T: Scalar> DeviceMatrixRef<'m, T> {
     where
         T: DeviceCopy,
     {
-        DevicePointer::from_raw(self.operand.address())
-    }
-}
-
-impl<'m, T: Scalar> DeviceMatrixMut<'m, T> {
-    /// Gives a view's elements this type.
-    pub(super) fn new(operand: OperandMut<'m>) -> Self {
-        Self { operand, elements: PhantomData }
-    }
-
-    /// A matrix in another buffer, for writing: see [`DeviceMatrixRef::from_slice`].
-    ///
-    /// # Errors
-    ///
-    /// See [`DeviceMatrixRef::from_slice`].
-    ///
-    /// # Safety
-    ///
-    /// The contract of [`DeviceMatrixRef::from_slice`].
-    pub unsafe fn from_slice(
-        stream: &'m Stream,
-        slice: &'m mut DeviceSlice<T>,
-        shape: [usize; 2],
-        ld: usize,
-    ) -> Result<Self, Error>
-    where
-        T: DeviceCopy,
-    {
-        // SAFETY: the caller's contract.
-        let view = unsafe { DeviceMatrixRef::from_slice(stream, slice, shape, ld) }?;
-        Ok(Self::new(OperandMut::new(view.operand)))
-    }
-
-    /// A matrix at a device address, for writing: see [`DeviceMatrixRef::from_address`].
-    ///
-    /// # Errors
-    ///
-    /// See [`DeviceMatrixRef::from_address`].
-    ///
-    /// # Safety
-    ///
-    /// The contract of [`DeviceMatrixRef::from_address`]. Nothing else names the elements while the
-    /// view exists.
-    pub unsafe fn from_address(
-        stream: &'m Stream,
-        address: u64,
-        shape: [usize; 2],
-        ld: usize,
-    ) -> Result<Self, Error> {
-        // SAFETY: the caller's contract.
-        let view = unsafe { DeviceMatrixRef::<T>::from_address(stream, address, shape, ld) }?;
-        Ok(Self::new(OperandMut::new(view.operand)))
-    }
-
-    /// A part of each matrix: see [`OperandRef::submatrix`].
-    ///
-    /// # Errors
-    ///
-    /// See [`OperandRef::submatrix`].
-    pub fn submatrix(self, rows: Range<usize>, cols: Range<usize>) -> Result<Self, Error> {
-        Ok(Self::new(self.operand.submatrix(rows, cols)?))
-    }
-
-    /// Splits the matrix into the rows above `row` and the rest.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Submatrix`] if `row` exceeds the rows.
-    pub fn split_at_row(self, row: usize) -> Result<(Self, Self), Error> {
-        let (above, below) = self.operand.split_at_row(row)?;
-        Ok((Self::new(above), Self::new(below)))
-    }
-
-    /// The matrix as a batch, one below the other: see [`OperandRef::batch`].
-    ///
-    /// # Errors
-    ///
-    /// See [`OperandRef::batch`].
-    pub fn batch(self, count: usize) -> Result<Self, Error> {
-        Ok(Self::new(self.operand.batch(count)?))
-    }
-
-    /// The matrix as a batch, side by side: see [`OperandRef::batch_cols`].
-    ///
-    /// # Errors
-    ///
-    /// See [`OperandRef::batch_cols`].
-    pub fn batch_cols(self, count: usize) -> Result<Self, Error> {
-        Ok(Self::new(self.operand.batch_cols(count)?))
-    }
-
-    /// Turns each row into a matrix: see [`OperandRef::rows_as_matrices`].
-    ///
-    /// # Errors
-    ///
-    /// See [`OperandRef::rows_as_matrices`].
-    pub fn rows_as_matrices(self, shape: [usize; 2], ld: usize) -> Result<Self, Error> {
-        Ok(Self::new(self.operand.rows_as_matrices(shape, ld)?))
-    }
-
-    /// Copies a host matrix of this shape into this one: see [`OperandMut::upload`].
-    ///
-    /// # Errors
-    ///
-    /// See [`OperandMut::upload`].
-    pub fn upload<'h>(&mut self, matrix: impl Into<MatrixRef<'h>>) -> Result<(), Error> {
-        self.operand.upload(matrix)
-    }
-
-    /// The matrices, for reading.
-    pub fn view(&self) -> DeviceMatrixRef<'_, T> {
-        DeviceMatrixRef::new(self.operand.view())
-    }
-
-    /// The matrices, reborrowed for a shorter time.
-    pub fn view_mut(&mut self) -> DeviceMatrixMut<'_, T> {
-        DeviceMatrixMut::new(self.operand.view_mut())
-    }
-
-    /// The matrices, for reading during the whole borrow; nothing else may write them then.
-    pub(super) fn into_view(self) -> DeviceMatrixRef<'m, T> {
-        DeviceMatrixRef::new(self.operand.into_view())
+        DevicePointer::from_raw(self.address())
     }
 }

@@ -32,16 +32,11 @@ pub(crate) fn wide_rows(gemm: &Gemm, addresses: [u64; 3]) -> [bool; 3] {
     let [[_, cols_a], [_, cols_b], [_, cols_c]] = Gemm { k: gemm.depth(), ..*gemm }.shapes();
     let rows = [(gemm.lda, cols_a), (gemm.ldb, cols_b), (gemm.ldc, cols_c)];
     core::array::from_fn(|i| {
+        let (ld, cols) = rows[i];
+        let are_wide = [ld, cols, gemm.strides()[i]].iter().all(|count| count.is_multiple_of(4));
         // The host does not know the addresses in a batch of pointers.
-        !gemm.pointers
-            && is_wide(addresses[i], rows[i].0, rows[i].1)
-            && gemm.strides()[i].is_multiple_of(4)
+        !gemm.pointers && addresses[i].is_multiple_of(16) && are_wide
     })
-}
-
-/// Whether all rows of `cols` elements, `ld` apart, are aligned for 128-bit accesses.
-fn is_wide(address: u64, ld: usize, cols: usize) -> bool {
-    address.is_multiple_of(16) && ld.is_multiple_of(4) && cols.is_multiple_of(4)
 }
 
 /// Bytes of a vector of 128 bits, and of a cache line.

@@ -8,7 +8,7 @@ use super::configuration::Configuration;
 use super::kernel::Kernel;
 use super::launches::LaunchPlan;
 use super::planned::{Core, Plan};
-use crate::device::{EntryPoint, Limits, Stream};
+use crate::device::{Limits, Stream};
 use crate::error::Error;
 use crate::launch::{Buffers, MapCache, Requirement, Staging};
 use crate::problem::Gemm;
@@ -155,20 +155,18 @@ impl PlanBuilder {
     /// - [`Error::NotInPtx`] if the PTX for this device lacks the kernel.
     /// - [`Error::DeviceMemory`] and [`Error::Driver`].
     pub fn prepare(self) -> Result<Plan<'static>, Error> {
-        let Loaded { stream, launches, function, unaligned, mut staging } = self.load()?;
-        let buffers = Buffers::new(&stream, launches.workspace())?;
-        staging.allocate(&stream)?;
-        let maps = MapCache::default();
-        let core = Core { stream, launches, function, unaligned, buffers, staging, maps };
+        let mut core = self.load()?;
+        core.buffers = Buffers::new(&core.stream, core.launches.workspace())?;
+        core.staging.allocate(&core.stream)?;
         Ok(Plan::new(Arc::new(core)))
     }
 
-    /// Checks the product, and loads every entry point that its calls may use.
+    /// Checks the product, and loads every entry point that its calls may use; allocates nothing.
     ///
     /// # Errors
     ///
     /// The errors of [`PlanBuilder::prepare`] that are not about memory.
-    pub(crate) fn load(self) -> Result<Loaded, Error> {
+    pub(crate) fn load(self) -> Result<Core, Error> {
         let Self { kernel, gemm, configuration, any_alignment, limits, stream } = self;
         if !stream.device().is_same(kernel.device()) {
             return Err(Error::WrongDevice { what: "the stream" });
@@ -192,7 +190,8 @@ impl PlanBuilder {
         let function = load(launches.entry_point())?;
         let requirements = requirements(&launches);
         let staging = Staging::new(device, &launches, &limits, requirements, any_alignment)?;
-        Ok(Loaded { stream, launches, function, unaligned, staging: Box::new(staging) })
+        let (staging, maps) = (Box::new(staging), MapCache::default());
+        Ok(Core { stream, launches, function, unaligned, buffers: None, staging, maps })
     }
 }
 
@@ -216,15 +215,6 @@ fn requirements(launches: &LaunchPlan) -> [Requirement; 2] {
         Reads::Unaligned if staged => Requirement::Copy,
         Reads::Aligned | Reads::Unaligned | Reads::Anywhere => Requirement::None,
     })
-}
-
-/// A checked product with its loaded entry points.
-pub(crate) struct Loaded {
-    stream: Stream,
-    launches: LaunchPlan,
-    function: EntryPoint,
-    unaligned: Option<EntryPoint>,
-    staging: Box<Staging>,
 }
 
 #[cfg(test)]

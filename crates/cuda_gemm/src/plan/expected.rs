@@ -1,10 +1,8 @@
 //! Checks matrices against a prepared call.
 
-use gemm_matrix::Element;
-
 use crate::device::Stream;
 use crate::error::Error;
-use crate::matrix::OperandRef;
+use crate::matrix::{OperandRef, Placement};
 use crate::problem::Gemm;
 
 /// Checks A, B and C against a prepared call.
@@ -20,49 +18,31 @@ pub fn expect_planned(
     gemm: &Gemm,
     operands: &[OperandRef<'_>; 3],
 ) -> Result<(), Error> {
+    let input = gemm.compute.element();
+    let elements = [input, input, gemm.output];
     let transposed = [gemm.trans_a, gemm.trans_b, false];
+    let lds = [gemm.lda, gemm.ldb, gemm.ldc];
     for (i, what) in ["A", "B", "C"].into_iter().enumerate() {
-        let placement = operands[i].placement();
-        let (element, shape, ld) = (placement.element, placement.shape, placement.ld);
-        expect_matrix(i, stream, gemm, operands[i].stream(), element, shape, ld)?;
+        let Placement { element, shape, ld, count, stride, .. } = operands[i].placement();
+        stream.expect(what, operands[i].stream())?;
+        if element != elements[i] {
+            let (found, planned) = (element.name(), elements[i].name());
+            return Err(Error::PlannedType { what, found, planned });
+        }
+        Error::expect_shape(what, shape, gemm.shapes()[i])?;
+        if ld != lds[i] {
+            return Err(Error::PlannedLd { what, ld, planned: lds[i] });
+        }
         if operands[i].is_transposed() != transposed[i] {
             return Err(Error::PlannedTranspose { what, planned: transposed[i] });
         }
-        let (count, stride) = (placement.count, placement.stride);
         let (planned_count, planned_stride) = (gemm.batch, gemm.strides()[i]);
-        if count != planned_count || count > 1 && stride != planned_stride {
+        let has_stride = count > 1 && !gemm.pointers;
+        if count != planned_count || has_stride && stride != planned_stride {
             let planned_batch =
                 Error::PlannedBatch { what, count, stride, planned_count, planned_stride };
             return Err(planned_batch);
         }
-    }
-    Ok(())
-}
-
-/// Checks the stream and placement of one operand against the plan.
-pub(super) fn expect_matrix(
-    i: usize,
-    stream: &Stream,
-    gemm: &Gemm,
-    on: &Stream,
-    element: Element,
-    [rows, cols]: [usize; 2],
-    ld: usize,
-) -> Result<(), Error> {
-    let what = ["A", "B", "C"][i];
-    stream.expect(what, on)?;
-    let input = gemm.compute.element();
-    let planned = [input, input, gemm.output][i];
-    if element != planned {
-        return Err(Error::PlannedType { what, found: element.name(), planned: planned.name() });
-    }
-    let [need_rows, need_cols] = gemm.shapes()[i];
-    if [rows, cols] != [need_rows, need_cols] {
-        return Err(Error::Shape { what, rows, cols, need_rows, need_cols });
-    }
-    let planned = [gemm.lda, gemm.ldb, gemm.ldc][i];
-    if ld != planned {
-        return Err(Error::PlannedLd { what, ld, planned });
     }
     Ok(())
 }

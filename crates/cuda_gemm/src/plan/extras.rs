@@ -122,8 +122,8 @@ fn address(
     }
     // A column without gaps is a row.
     let is_column = need_rows == 1 && [rows, cols] == [need_cols, 1] && given.ld() == 1;
-    if [rows, cols] != [need_rows, need_cols] && !is_column {
-        return Err(Error::Shape { what, rows, cols, need_rows, need_cols });
+    if !is_column {
+        Error::expect_shape(what, [rows, cols], [need_rows, need_cols])?;
     }
     if need_rows > 1 && given.ld() > MAX_DIMENSION {
         let (value, max) = (given.ld(), MAX_DIMENSION);

@@ -24,9 +24,9 @@ impl Device {
 fn expect_runs(kernel: &'static KernelDescriptor, info: &DeviceInfo) -> Result<(), Error> {
     let (name, device) = (kernel.name(), || info.name.clone());
     let has_maps = kernel.abi().has_tensor_maps();
-    let (major, minor) = info.capability;
-    if (has_maps || kernel.target() == Target::Sm90a) && (major, minor) != (9, 0) {
-        return Err(Error::NeedsHopper { kernel: name, device: device(), major, minor });
+    let capability = info.capability;
+    if (has_maps || kernel.target() == Target::Sm90a) && capability != (9, 0) {
+        return Err(Error::NeedsHopper { kernel: name, device: device(), capability });
     }
     if has_maps && !info.tensor_maps {
         return Err(Error::NeedsTensorMaps { kernel: name, device: device() });

@@ -201,10 +201,7 @@ impl LaunchPlan {
             grid: [tiles as u32, 1],
             m: gemm.m as u32,
             n: gemm.n as u32,
-            row: 0,
-            col: 0,
-            stream_k_tiles: 0,
-            accumulation_steps: 0,
+            ..Launch::default()
         }];
         Ok(())
     }

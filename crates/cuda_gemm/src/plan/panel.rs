@@ -8,7 +8,7 @@ use crate::problem::Gemm;
 pub(super) const MAX_PANEL: [u32; 2] = [1 << 15, 1 << 15];
 
 /// One kernel launch: a panel of C.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Launch {
     /// Blocks along x and y per product and split: see [`LaunchPlan::grid`].
     ///
@@ -71,8 +71,7 @@ pub(super) fn panels(descriptor: &KernelDescriptor, gemm: &Gemm, most: [u32; 2])
                 n: n as u32,
                 row,
                 col,
-                stream_k_tiles: 0,
-                accumulation_steps: 0,
+                ..Launch::default()
             });
         }
     }

@@ -8,13 +8,15 @@ use gemm_matrix::Scalar;
 
 use super::alignment::is_aligned;
 use super::configuration::Configuration;
-use super::expected::{expect_matrix, expect_planned};
+use super::expected::expect_planned;
 use super::extras::{Extras, RawExtras};
 use super::launches::LaunchPlan;
 use crate::device::{EntryPoint, Stream};
 use crate::error::Error;
 use crate::launch::{Buffers, MapCache, Staging};
-use crate::matrix::{OperandMut, OperandRef, PointerBatch, PointerBatchMut};
+use crate::matrix::{
+    IntoOperand, IntoOperandMut, OperandMut, OperandRef, PointerBatch, PointerBatchMut,
+};
 use crate::problem::Gemm;
 
 /// A product with checked launches; only the matrices are missing.
@@ -146,15 +148,15 @@ impl<'m> Plan<'m> {
     /// - [`Error::Driver`] if the driver refuses the launch.
     pub fn run<'c>(
         &self,
-        a: impl Into<OperandRef<'c>>,
-        b: impl Into<OperandRef<'c>>,
-        c: impl Into<OperandMut<'c>>,
+        a: impl IntoOperand<'c>,
+        b: impl IntoOperand<'c>,
+        c: impl IntoOperandMut<'c>,
     ) -> Result<(), Error> {
         let extras = match self.kept {
             Some(kept) => kept,
             None => Extras::new().checked(self.stream(), self.gemm())?,
         };
-        self.run_checked([a.into(), b.into()], c.into(), extras)
+        self.run_checked([a.into_operand(), b.into_operand()], c.into_operand_mut(), extras)
     }
 
     /// Enqueues the product with these extras instead of those that the plan keeps.
@@ -167,13 +169,13 @@ impl<'m> Plan<'m> {
     /// planned.
     pub fn run_with<'c>(
         &self,
-        a: impl Into<OperandRef<'c>>,
-        b: impl Into<OperandRef<'c>>,
-        c: impl Into<OperandMut<'c>>,
+        a: impl IntoOperand<'c>,
+        b: impl IntoOperand<'c>,
+        c: impl IntoOperandMut<'c>,
         extras: Extras<'c>,
     ) -> Result<(), Error> {
         let extras = extras.checked(self.stream(), self.gemm())?;
-        self.run_checked([a.into(), b.into()], c.into(), extras)
+        self.run_checked([a.into_operand(), b.into_operand()], c.into_operand_mut(), extras)
     }
 
     /// Enqueues the product with checked extras.
@@ -214,27 +216,13 @@ impl<'m> Plan<'m> {
         if !gemm.pointers {
             return Err(Error::Extras { what: "a batch of pointers", is_missing: false });
         }
-        let operands = [a, b, c.view()];
-        for (i, what) in ["A", "B", "C"].into_iter().enumerate() {
-            let [rows, cols, ld] = operands[i].shape();
-            let on = operands[i].stream();
-            expect_matrix(i, stream, gemm, on, T::ELEMENT, [rows, cols], ld)?;
-            let (count, planned_count) = (operands[i].count(), gemm.batch);
-            if count != planned_count {
-                let [stride, planned_stride] = [0; 2];
-                return Err(Error::PlannedBatch {
-                    what,
-                    count,
-                    stride,
-                    planned_count,
-                    planned_stride,
-                });
-            }
-        }
+        let operands =
+            [a.operand(gemm.trans_a)?, b.operand(gemm.trans_b)?, c.view().operand(false)?];
+        expect_planned(stream, gemm, &operands)?;
         let extras = extras.checked(stream, gemm)?;
         // SAFETY: as in `run_checked`. The arrays stay allocated in the same way, and nothing
         // writes them.
-        unsafe { self.enqueue(operands.map(PointerBatch::address), extras) }
+        unsafe { self.enqueue(operands.map(|operand| operand.address()), extras) }
     }
 
     /// Enqueues the product on raw addresses of A, B and C.

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use gemm_matrix::Element;
 use kernels_gpu::abi::{Arithmetic, KernelDescriptor};
 use kernels_gpu::kernels;
+use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
@@ -28,7 +29,8 @@ use crate::error::Error;
 /// assert!("f64".parse::<Compute>().is_err());
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Compute {
     /// FMAs on f32.
     #[default]
@@ -73,14 +75,9 @@ impl Compute {
     }
 
     /// Whether a kernel computes in this precision.
-    pub const fn is_of(self, kernel: &KernelDescriptor) -> bool {
-        matches!(
-            (self, kernel.arithmetic()),
-            (Self::F32, Arithmetic::Fma)
-                | (Self::Tf32, Arithmetic::Tf32)
-                | (Self::Tf32x3, Arithmetic::Tf32x3)
-                | (Self::Bf16 | Self::F16, Arithmetic::Bits16)
-        )
+    pub fn is_of(self, kernel: &KernelDescriptor) -> bool {
+        let own = Self::of_kernel(kernel);
+        self == own || self.is_16_bits() && own.is_16_bits()
     }
 
     /// The kernels of this precision.
@@ -133,10 +130,6 @@ impl Compute {
     }
 }
 
-fn names(all: &[Compute]) -> String {
-    all.iter().map(|compute| compute.name()).collect::<Vec<_>>().join(", ")
-}
-
 impl fmt::Display for Compute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
@@ -148,9 +141,10 @@ impl FromStr for Compute {
 
     fn from_str(name: &str) -> Result<Self, Error> {
         let found = Self::ALL.into_iter().find(|compute| compute.name() == name);
-        found.ok_or_else(|| Error::Compute {
-            compute: name.to_owned(),
-            reason: format!("there is none of this name; there are {}", names(&Self::ALL)),
+        found.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            let reason = format!("there is none of this name; there are {names}");
+            Error::Compute { compute: name.to_owned(), reason }
         })
     }
 }

@@ -337,11 +337,7 @@ impl Gemm {
                 return Err(Error::LeadingDimension { what, ld, cols });
             }
         }
-        for (what, value) in [("alpha", self.alpha), ("beta", self.beta)] {
-            if !value.is_finite() {
-                return Err(Error::NotFinite { what, value });
-            }
-        }
+        expect_finite([self.alpha, self.beta])?;
         self.validate_batch()
     }
 
@@ -387,6 +383,16 @@ impl Gemm {
         });
         bytes.into_iter().fold(0, u128::saturating_add)
     }
+}
+
+/// Whether alpha and beta are finite numbers.
+pub(crate) fn expect_finite(factors: [f32; 2]) -> Result<(), Error> {
+    for (what, value) in ["alpha", "beta"].into_iter().zip(factors) {
+        if !value.is_finite() {
+            return Err(Error::NotFinite { what, value });
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

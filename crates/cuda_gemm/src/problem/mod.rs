@@ -6,4 +6,5 @@ mod gemm;
 
 pub use compute::Compute;
 pub use epilogue::Epilogue;
+pub(crate) use gemm::expect_finite;
 pub use gemm::{Gemm, MAX_DIMENSION};

@@ -1,10 +1,12 @@
 //! The candidates for a product, from the predicted times.
 
+use std::collections::HashSet;
+
 use kernels_gpu::abi::{KernelAbi, KernelDescriptor};
 
 use super::Auto;
 use super::configurations::Candidates;
-use super::prediction::Prediction;
+use super::model::Prediction;
 use crate::plan::{Configuration, KernelForm, most_splits};
 use crate::problem::Gemm;
 
@@ -27,16 +29,9 @@ impl Auto {
     /// # Ok::<(), cuda_gemm::Error>(())
     /// ```
     pub fn predictions(&self, gemm: &Gemm, count: usize) -> Vec<Prediction> {
-        let mut names = Vec::new();
+        let mut names = HashSet::new();
         let mut all = self.candidates(gemm, usize::MAX);
-        all.retain(|Prediction { configuration, .. }| {
-            let name = configuration.kernel.name();
-            let is_first = !names.contains(&name);
-            if is_first {
-                names.push(name);
-            }
-            is_first
-        });
+        all.retain(|prediction| names.insert(prediction.configuration.kernel.name()));
         all.truncate(count);
         all
     }

@@ -4,7 +4,7 @@ use kernels_gpu::abi::{Arithmetic, KernelAbi, KernelDescriptor, Reads};
 
 use super::copies::copied;
 use super::grid::whole_splits;
-use super::prediction::Prediction;
+use super::model::Prediction;
 use crate::plan::{Configuration, KernelForm, copy_ld, most_splits, steps, stream_k, tiles};
 use crate::problem::Gemm;
 

@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind};
 use crate::plan::{Configuration, PlanBuilder};
 use crate::problem::Gemm;
 
-use rehearsal::{Outcome, rehearse};
+use rehearsal::rehearse;
 
 /// The result of [`Auto::measure`] for a product.
 #[derive(Clone, Debug)]
@@ -72,6 +72,12 @@ impl fmt::Display for Skipped {
 }
 
 impl Measurement {
+    /// The fastest choice; none of kernels that disagree, since nobody knows which is right.
+    fn fastest(&self) -> Option<&Timed> {
+        let fastest = self.timed.iter().min_by(|one, other| one.ns.total_cmp(&other.ns));
+        fastest.filter(|_| self.dropped.is_empty())
+    }
+
     /// An error that names the dropped choices, if any.
     fn expect_agreement(&self) -> Result<(), Error> {
         if self.dropped.is_empty() {
@@ -146,10 +152,8 @@ impl Auto {
         let (mut found, mut records) = (Vec::new(), Vec::new());
         let measured = products.iter().try_for_each(|gemm| {
             let one = self.measure_one(stream, gemm, candidates)?;
-            let fastest = one.timed.iter().min_by(|one, other| one.ns.total_cmp(&other.ns));
-            // Of kernels that disagree, nobody knows which is right.
-            let fastest = fastest.filter(|_| one.dropped.is_empty());
-            records.extend(fastest.map(|best| MeasuredProduct::new(gemm, best.clone())));
+            let one = one.or_else(|reason| self.skipped(gemm, reason))?;
+            records.extend(one.fastest().map(|best| MeasuredProduct::new(gemm, best.clone())));
             found.push(one);
             Ok(())
         });
@@ -163,19 +167,17 @@ impl Auto {
         stream: &Stream,
         gemm: &Gemm,
         candidates: usize,
-    ) -> Result<Measurement, Error> {
+    ) -> Result<Result<Measurement, Skipped>, Error> {
         gemm.validate()?;
-        let Some(key) = ProductKey::of(gemm) else {
-            return self.skipped(gemm, Skipped::NoRecord);
-        };
+        let Some(key) = ProductKey::of(gemm) else { return Ok(Err(Skipped::NoRecord)) };
         let known = Store::of(&self.device).find(&self.device, &key);
         // A record of a product without an epilogue may be of a kernel that has none.
         if known.is_some_and(|known| gemm.suits(known.configuration.kernel)) {
-            return self.skipped(gemm, Skipped::Known);
+            return Ok(Err(Skipped::Known));
         }
         let choices = self.worth_timing(gemm, candidates)?;
         if choices.len() < 2 || gemm.flops() == 0.0 {
-            return self.skipped(gemm, Skipped::NoChoice);
+            return Ok(Err(Skipped::NoChoice));
         }
         let product = as_measured(gemm);
         let mut builders = Vec::new();
@@ -188,19 +190,17 @@ impl Auto {
             }
         }
         let (timed, dropped) = match rehearse(stream, &product, builders) {
-            Ok(Outcome::Timed { timed, dropped }) => (timed, dropped),
-            Ok(Outcome::NoOther) => return self.skipped(gemm, Skipped::NoChoice),
-            Ok(Outcome::TooLong) => return self.skipped(gemm, Skipped::TooLong),
-            Ok(Outcome::TooLarge) => return self.skipped(gemm, Skipped::Memory),
+            Ok(Ok(found)) => found,
+            Ok(Err(reason)) => return Ok(Err(reason)),
             Err(error) if error.kind() == ErrorKind::OutOfMemory => {
-                return self.skipped(gemm, Skipped::Memory);
+                return Ok(Err(Skipped::Memory));
             }
             Err(error) => return Err(error),
         };
-        let fastest = timed.iter().min_by(|one, other| one.ns.total_cmp(&other.ns));
-        let fastest = fastest.filter(|_| dropped.is_empty());
-        let choice = fastest.map_or(choices[0], Timed::configuration);
-        Ok(Measurement { gemm: *gemm, choice, timed, dropped, skipped: None })
+        let (gemm, choice) = (*gemm, choices[0]);
+        let mut measured = Measurement { gemm, choice, timed, dropped, skipped: None };
+        measured.choice = measured.fastest().map_or(choice, Timed::configuration);
+        Ok(Ok(measured))
     }
 
     /// The choice before measuring, then the model's next ones.

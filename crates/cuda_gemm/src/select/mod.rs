@@ -29,7 +29,6 @@ mod grid;
 mod measure;
 mod measured;
 pub mod model;
-mod prediction;
 mod product_file;
 mod product_key;
 mod rule;
@@ -55,9 +54,8 @@ use product_key::ProductKey;
 pub use changes::Change;
 pub use measure::{Measurement, Skipped};
 pub use measured::{MeasuredChoice, Source};
-pub use model::Model;
-pub use prediction::Prediction;
-pub use product_file::{CACHE_VARIABLE, ProductFile};
+pub use model::{Model, Prediction};
+pub use product_file::{CACHE_VARIABLE, ProductFile, file_name};
 pub use table::{MeasuredProduct, Table};
 
 /// The name that stands for the choice.
@@ -180,17 +178,11 @@ impl Device {
         if descriptor.is_persistent() {
             return Ok(1);
         }
-        // Opts in to the kernel's shared memory, which the driver counts.
-        let kernel = self.kernel(descriptor)?;
-        // A K so long that a longer one needs no more shared memory.
-        let compute = Compute::of_kernel(descriptor);
-        let long = Gemm::new(1, 1, 16 * descriptor.tile().bk as usize).computed_in(compute);
-        let shared = kernel.prepare(long)?.launch_plan().shared_bytes();
         let name = match descriptor.unaligned() {
             Some(other) if unaligned => other.name,
             _ => descriptor.entry_points(false)[0],
         };
-        let block = BlockSize::xy(descriptor.block()[0], descriptor.block()[1]);
+        let (block, shared) = self.launch_size(descriptor)?;
         self.entry_point(name)?.resident_blocks(block, shared)
     }
 
@@ -204,12 +196,19 @@ impl Device {
         descriptor: &'static KernelDescriptor,
         size: u32,
     ) -> Result<u32, Error> {
-        let kernel = self.kernel(descriptor)?;
-        let gemm = Gemm::new(1, 1, 16 * descriptor.tile().bk as usize);
-        let gemm = gemm.computed_in(Compute::of_kernel(descriptor));
-        let shared = kernel.prepare(gemm)?.launch_plan().shared_bytes();
-        let block = BlockSize::xy(descriptor.block()[0], descriptor.block()[1]);
+        let (block, shared) = self.launch_size(descriptor)?;
         self.entry_point(descriptor.entry_points(false)[0])?.active_clusters(size, block, shared)
+    }
+
+    /// A kernel's block, and the most shared memory that it needs.
+    ///
+    /// Opts in to that shared memory, which the driver counts.
+    fn launch_size(&self, kernel: &'static KernelDescriptor) -> Result<(BlockSize, u32), Error> {
+        // A K so long that a longer one needs no more shared memory.
+        let long = Gemm::new(1, 1, 16 * kernel.tile().bk as usize);
+        let plan = self.kernel(kernel)?.prepare(long.computed_in(Compute::of_kernel(kernel)))?;
+        let [width, height] = kernel.block();
+        Ok((BlockSize::xy(width, height), plan.launch_plan().shared_bytes()))
     }
 }
 

@@ -85,6 +85,12 @@ impl Entry {
     }
 }
 
+/// The name of a file about a device of this name, as in `nvidia_h200.json`.
+pub fn file_name(device: &str) -> String {
+    let of = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
+    device.chars().map(of).collect::<String>() + ".json"
+}
+
 impl ProductFile {
     /// Names a file, which need not exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
@@ -104,11 +110,7 @@ impl ProductFile {
     /// The device's file in a folder. The device's name makes the file's.
     pub fn in_folder(folder: &Path, device: &Device) -> Self {
         let simulated = if device.is_soft() { "simulated_" } else { "" };
-        let name = device.info().name.chars();
-        let name: String = name
-            .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' })
-            .collect();
-        Self::new(folder.join(format!("{simulated}{name}.json")))
+        Self::new(folder.join(format!("{simulated}{}", file_name(&device.info().name))))
     }
 
     /// The file's path.

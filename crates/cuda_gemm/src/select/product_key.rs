@@ -15,12 +15,12 @@ pub(super) struct ProductKey {
     sizes: [usize; 3],
     transposed: [bool; 2],
     batch: usize,
-    store: Store,
+    store: Stored,
 }
 
 /// How C is stored. Only kernels for 16 bits depend on it. Others always have the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Store {
+pub(super) struct Stored {
     /// The type of C.
     pub(super) output: Element,
     /// Whether an old C is read.
@@ -29,7 +29,7 @@ pub(super) struct Store {
     pub(super) has_epilogue: bool,
 }
 
-impl Store {
+impl Stored {
     /// How a product stores C.
     pub(super) fn of(gemm: &Gemm) -> Self {
         match gemm.compute.is_16_bits() {
@@ -46,7 +46,7 @@ impl Store {
 impl ProductKey {
     /// The key of a product. `None` if it is not like one of dense matrices.
     pub(super) fn of(gemm: &Gemm) -> Option<Self> {
-        let store = Store::of(gemm);
+        let store = Stored::of(gemm);
         let gemm = as_launched(gemm);
         let Gemm { m, n, k, trans_a, trans_b, batch, compute, .. } = gemm;
         let dense = dense([m, n, k], [trans_a, trans_b], batch, compute);
@@ -68,7 +68,7 @@ impl ProductKey {
     }
 
     /// Replaces how C is stored.
-    pub(super) fn stored(self, store: Store) -> Self {
+    pub(super) fn stored(self, store: Stored) -> Self {
         Self { store, ..self }
     }
 }

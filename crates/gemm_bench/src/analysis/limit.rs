@@ -12,7 +12,6 @@ mod recorded;
 use std::fmt;
 
 use cuda_gemm::{DeviceInfo, Gemm, LaunchPlan, Plan};
-use serde::Serialize;
 
 use crate::buffers::L2;
 use crate::job::{Candidate, Job};
@@ -29,7 +28,7 @@ const LAUNCH: f64 = 50.0;
 const MOSTLY_FMAS: f64 = 1.25;
 
 /// The use of a GPU's units by a product, in percent; `None` if unknown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
     /// The measured rate of FMAs, in GFLOP/s.
     pub ffma_gflops: Option<f64>,
@@ -173,37 +172,28 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// The name in JSON, the label of a column, and words.
+    const fn texts(self) -> [&'static str; 3] {
+        match self {
+            Self::Ffma => ["ffma", "FMA", "FMA throughput"],
+            Self::Issue => ["issue", "issue", "instruction issue"],
+            Self::Shared => ["shared", "shared memory", "shared-memory bandwidth"],
+            Self::L1 => ["l1", "L1", "L1 bandwidth"],
+            Self::Memory => ["memory", "memory", "memory bandwidth"],
+        }
+    }
+
     /// The name, as in JSON.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ffma => "ffma",
-            Self::Issue => "issue",
-            Self::Shared => "shared",
-            Self::L1 => "l1",
-            Self::Memory => "memory",
-        }
+        self.texts()[0]
     }
 
-    /// A short label for tables.
     const fn label(self) -> &'static str {
-        match self {
-            Self::Ffma => "FMA",
-            Self::Issue => "issue",
-            Self::Shared => "shared memory",
-            Self::L1 => "L1",
-            Self::Memory => "memory",
-        }
+        self.texts()[1]
     }
 
-    /// The unit in words.
     const fn words(self) -> &'static str {
-        match self {
-            Self::Ffma => "FMA throughput",
-            Self::Issue => "instruction issue",
-            Self::Shared => "shared-memory bandwidth",
-            Self::L1 => "L1 bandwidth",
-            Self::Memory => "memory bandwidth",
-        }
+        self.texts()[2]
     }
 }
 

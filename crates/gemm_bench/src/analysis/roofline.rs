@@ -152,8 +152,9 @@ impl Peaks {
         let [mut ffma, mut copy] = [[0.0; SAMPLES]; 2];
         for i in 0..SAMPLES {
             ffma[i] = self.time_ffma(rounds)?;
-            copy[i] =
-                self.timer.milliseconds(|| (0..COPIES).try_for_each(|_| self.enqueue_copy()))?;
+            copy[i] = self.timer.milliseconds(|| {
+                (0..COPIES).try_for_each(|_| self.enqueue_copy(self.copy_blocks))
+            })?;
         }
         let copy_rate = f64::from(COPIES) * self.copy_bytes() / stats::median(&copy) * 1e-6;
         // The software device has no cache.
@@ -189,8 +190,7 @@ impl Peaks {
     fn launch_ms(&self, speed: Speed) -> Result<f64, Error> {
         let count = if self.device.is_soft() { 1 } else { LAUNCHES };
         self.enqueue_delay(LAUNCHES_MS, speed)?;
-        let all =
-            self.timer.milliseconds(|| (0..count).try_for_each(|_| self.enqueue_copy_of(1)))?;
+        let all = self.timer.milliseconds(|| (0..count).try_for_each(|_| self.enqueue_copy(1)))?;
         Ok(all / f64::from(count))
     }
 
@@ -227,39 +227,25 @@ impl Peaks {
             (&raw mut arguments.2).cast(),
             (&raw mut arguments.3).cast(),
         ];
-        // SAFETY: these are the parameters of the loop. `out` has an element per thread. Only this
-        // stream, on which launches follow each other, accesses it.
-        unsafe { self.launch(&self.ffma, self.ffma_blocks, FFMA_THREADS, &pointers) }
-    }
-
-    fn enqueue_copy(&self) -> Result<(), Error> {
-        self.enqueue_copy_of(self.copy_blocks)
+        let stream = self.device.stream();
+        // SAFETY: these are the parameters of the loop, which the driver copies during the call.
+        // `out` has an element per thread. Only this stream, on which launches follow each other,
+        // accesses it.
+        unsafe { self.ffma.launch(&stream, self.ffma_blocks, FFMA_THREADS, 0, &pointers)? };
+        Ok(())
     }
 
     /// Enqueues a copy by `blocks` blocks, at most `copy_blocks`.
-    fn enqueue_copy_of(&self, blocks: u32) -> Result<(), Error> {
+    fn enqueue_copy(&self, blocks: u32) -> Result<(), Error> {
         let [from, to] = [&self.from, &self.to].map(|place| place.address());
         let mut arguments = [from, to];
         let pointers = arguments.each_mut().map(|argument| (&raw mut *argument).cast());
-        // SAFETY: these are the copy's parameters. Both buffers have `COPY_PER_BLOCK` elements per
-        // block, and are distinct. Like all device allocations, they are aligned to 256 bytes.
-        unsafe { self.launch(&self.copy, blocks.min(self.copy_blocks), COPY_THREADS, &pointers) }
-    }
-
-    /// # Safety
-    ///
-    /// The arguments are those that the kernel declares, and keep its contract.
-    unsafe fn launch(
-        &self,
-        entry_point: &EntryPoint,
-        blocks: u32,
-        threads: u32,
-        arguments: &[*mut c_void],
-    ) -> Result<(), Error> {
-        // SAFETY: the driver copies the arguments during the call; the rest is the caller's.
-        let launched =
-            unsafe { entry_point.launch(&self.device.stream(), blocks, threads, 0, arguments) };
-        Ok(launched?)
+        let (stream, blocks) = (self.device.stream(), blocks.min(self.copy_blocks));
+        // SAFETY: these are the copy's parameters, which the driver copies during the call. Both
+        // buffers have `COPY_PER_BLOCK` elements per block, and are distinct. Like all device
+        // allocations, they are aligned to 256 bytes.
+        unsafe { self.copy.launch(&stream, blocks, COPY_THREADS, 0, &pointers)? };
+        Ok(())
     }
 }
 
@@ -327,7 +313,7 @@ mod tests {
         let mut peaks = Peaks::new(&device, 1, bytes).unwrap();
         let matrix = Matrix::random(3, COPY_PER_BLOCK as usize, 1, 1);
         peaks.from.upload(&matrix).unwrap();
-        peaks.enqueue_copy().unwrap();
+        peaks.enqueue_copy(peaks.copy_blocks).unwrap();
         assert_eq!(peaks.to.download().unwrap(), matrix);
         assert_eq!(peaks.copy_bytes(), 2.0 * (bytes - 5) as f64);
     }

@@ -147,20 +147,46 @@ pub(crate) type GemmStridedBatchedEx = unsafe extern "system" fn(
     c_int,
 ) -> CublasStatus;
 
-/// The functions of cuBLAS, with the types of `cublas_api.h`.
-///
-/// They stay valid as long as the process runs: see [`Functions::load`].
-#[derive(Clone, Copy)]
-pub(crate) struct Functions {
-    create: unsafe extern "system" fn(*mut Handle) -> CublasStatus,
-    destroy: unsafe extern "system" fn(Handle) -> CublasStatus,
-    set_stream: unsafe extern "system" fn(Handle, *mut c_void) -> CublasStatus,
-    set_math_mode: unsafe extern "system" fn(Handle, c_int) -> CublasStatus,
-    get_property: unsafe extern "system" fn(c_int, *mut c_int) -> CublasStatus,
-    pub(crate) sgemm: Sgemm,
-    pub(crate) sgemm_strided_batched: SgemmStridedBatched,
-    pub(crate) gemm_ex: GemmEx,
-    pub(crate) gemm_strided_batched_ex: GemmStridedBatchedEx,
+/// Declares the functions of a library, with their types and names there.
+macro_rules! functions {
+    ($(#[$doc:meta])* struct $name:ident { $($field:ident: $type:ty = $symbol:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        pub(super) struct $name {
+            $(pub(super) $field: $type,)+
+        }
+
+        impl $name {
+            /// # Safety
+            ///
+            /// The functions have these types, and the library is never unloaded.
+            unsafe fn of(library: &Library) -> Result<Self, libloading::Error> {
+                // SAFETY: the caller's contract.
+                unsafe { Ok(Self { $($field: *library.get($symbol)?,)+ }) }
+            }
+        }
+    };
+}
+pub(super) use functions;
+
+functions! {
+    /// The functions of cuBLAS, with the types of `cublas_api.h`.
+    ///
+    /// They stay valid as long as the process runs: see [`Functions::load`].
+    struct Functions {
+        create: unsafe extern "system" fn(*mut Handle) -> CublasStatus = c"cublasCreate_v2",
+        destroy: unsafe extern "system" fn(Handle) -> CublasStatus = c"cublasDestroy_v2",
+        set_stream: unsafe extern "system" fn(Handle, *mut c_void) -> CublasStatus
+            = c"cublasSetStream_v2",
+        set_math_mode: unsafe extern "system" fn(Handle, c_int) -> CublasStatus
+            = c"cublasSetMathMode",
+        get_property: unsafe extern "system" fn(c_int, *mut c_int) -> CublasStatus
+            = c"cublasGetProperty",
+        sgemm: Sgemm = c"cublasSgemm_v2",
+        sgemm_strided_batched: SgemmStridedBatched = c"cublasSgemmStridedBatched",
+        gemm_ex: GemmEx = c"cublasGemmEx",
+        gemm_strided_batched_ex: GemmStridedBatchedEx = c"cublasGemmStridedBatchedEx",
+    }
 }
 
 impl Functions {
@@ -178,19 +204,7 @@ impl Functions {
         // Never unloaded: both keep state of their own in the driver.
         let (library, _) = (ManuallyDrop::new(library), ManuallyDrop::new(lt));
         // SAFETY: the functions have these types in all supported versions.
-        unsafe {
-            Ok(Self {
-                create: *library.get(c"cublasCreate_v2")?,
-                destroy: *library.get(c"cublasDestroy_v2")?,
-                set_stream: *library.get(c"cublasSetStream_v2")?,
-                set_math_mode: *library.get(c"cublasSetMathMode")?,
-                get_property: *library.get(c"cublasGetProperty")?,
-                sgemm: *library.get(c"cublasSgemm_v2")?,
-                sgemm_strided_batched: *library.get(c"cublasSgemmStridedBatched")?,
-                gemm_ex: *library.get(c"cublasGemmEx")?,
-                gemm_strided_batched_ex: *library.get(c"cublasGemmStridedBatchedEx")?,
-            })
-        }
+        unsafe { Self::of(&library) }
     }
 
     /// The version, as in `12.8.5`.
@@ -229,7 +243,7 @@ pub struct Cublas(pub(crate) Rc<Started>);
 /// A started cuBLAS, for one thread.
 pub(crate) struct Started {
     pub(crate) stream: Stream,
-    pub(crate) functions: Functions,
+    pub(super) functions: Functions,
     pub(crate) handle: Handle,
     version: String,
 }

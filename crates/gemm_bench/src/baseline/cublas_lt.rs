@@ -9,7 +9,7 @@ use std::ptr;
 use cuda_gemm::{Activation, Axis, Compute, Device, DeviceMatrix, Element, Gemm};
 use libloading::Library;
 
-use crate::cublas::{CublasStatus, Handle, OP_N, OP_T, check};
+use crate::cublas::{CublasStatus, Handle, OP_N, OP_T, check, functions};
 use crate::error::Error;
 
 /// `CUBLASLT_MATMUL_DESC_TRANSA`, `_TRANSB`, `_EPILOGUE` and `_BIAS_POINTER`.
@@ -47,7 +47,7 @@ pub(crate) fn compute_type(gemm: &Gemm) -> c_int {
 /// `cublasLtMatmulHeuristicResult_t`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Heuristic {
+pub(super) struct Heuristic {
     algorithm: [u64; 8],
     workspace: usize,
     state: CublasStatus,
@@ -91,19 +91,22 @@ type Matmul = unsafe extern "system" fn(
     *mut c_void,
 ) -> CublasStatus;
 
-#[derive(Clone, Copy)]
-struct Functions {
-    create_desc: Create2,
-    destroy_desc: Destroy,
-    set_desc: Set,
-    create_layout: CreateLayout,
-    destroy_layout: Destroy,
-    set_layout: Set,
-    create_preference: unsafe extern "system" fn(*mut Opaque) -> CublasStatus,
-    destroy_preference: Destroy,
-    set_preference: Set,
-    get_heuristic: GetHeuristic,
-    matmul: Matmul,
+functions! {
+    /// The functions of cublasLt, with the types of `cublasLt.h`.
+    struct Functions {
+        create_desc: Create2 = c"cublasLtMatmulDescCreate",
+        destroy_desc: Destroy = c"cublasLtMatmulDescDestroy",
+        set_desc: Set = c"cublasLtMatmulDescSetAttribute",
+        create_layout: CreateLayout = c"cublasLtMatrixLayoutCreate",
+        destroy_layout: Destroy = c"cublasLtMatrixLayoutDestroy",
+        set_layout: Set = c"cublasLtMatrixLayoutSetAttribute",
+        create_preference: unsafe extern "system" fn(*mut Opaque) -> CublasStatus
+            = c"cublasLtMatmulPreferenceCreate",
+        destroy_preference: Destroy = c"cublasLtMatmulPreferenceDestroy",
+        set_preference: Set = c"cublasLtMatmulPreferenceSetAttribute",
+        get_heuristic: GetHeuristic = c"cublasLtMatmulAlgoGetHeuristic",
+        matmul: Matmul = c"cublasLtMatmul",
+    }
 }
 
 impl Functions {
@@ -118,21 +121,7 @@ impl Functions {
         // SAFETY: NVIDIA's library, which is already loaded and never unloaded. The functions have
         // these types in all its versions.
         let loaded = unsafe {
-            Library::new(&name).map(ManuallyDrop::new).and_then(|library| {
-                Ok(Self {
-                    create_desc: *library.get(c"cublasLtMatmulDescCreate")?,
-                    destroy_desc: *library.get(c"cublasLtMatmulDescDestroy")?,
-                    set_desc: *library.get(c"cublasLtMatmulDescSetAttribute")?,
-                    create_layout: *library.get(c"cublasLtMatrixLayoutCreate")?,
-                    destroy_layout: *library.get(c"cublasLtMatrixLayoutDestroy")?,
-                    set_layout: *library.get(c"cublasLtMatrixLayoutSetAttribute")?,
-                    create_preference: *library.get(c"cublasLtMatmulPreferenceCreate")?,
-                    destroy_preference: *library.get(c"cublasLtMatmulPreferenceDestroy")?,
-                    set_preference: *library.get(c"cublasLtMatmulPreferenceSetAttribute")?,
-                    get_heuristic: *library.get(c"cublasLtMatmulAlgoGetHeuristic")?,
-                    matmul: *library.get(c"cublasLtMatmul")?,
-                })
-            })
+            Library::new(&name).map(ManuallyDrop::new).and_then(|library| Self::of(&library))
         };
         loaded.map_err(missing)
     }
@@ -156,6 +145,9 @@ pub(crate) fn alignment(address: u64) -> u32 {
     1 << address.trailing_zeros().min(8)
 }
 
+/// The function that sets attributes of a product.
+const SET_DESC: &str = "cublasLtMatmulDescSetAttribute";
+
 /// A descriptor, with the function that destroys it.
 struct Owned(Opaque, Destroy);
 
@@ -163,6 +155,36 @@ impl Drop for Owned {
     fn drop(&mut self) {
         // SAFETY: it was made, and is not used again. After a failure nothing is left to do.
         unsafe { (self.1)(self.0) };
+    }
+}
+
+/// Makes a descriptor.
+fn create(
+    call: &'static str,
+    destroy: Destroy,
+    make: impl FnOnce(*mut Opaque) -> CublasStatus,
+) -> Result<Owned, Error> {
+    let mut raw = ptr::null_mut();
+    check(call, make(&raw mut raw))?;
+    Ok(Owned(raw, destroy))
+}
+
+impl Owned {
+    /// Sets an attribute.
+    ///
+    /// # Safety
+    ///
+    /// `set` is for such descriptors, and the attribute has this type.
+    unsafe fn set<T>(
+        &self,
+        call: &'static str,
+        set: Set,
+        attribute: c_int,
+        value: T,
+    ) -> Result<(), Error> {
+        // SAFETY: the caller's contract; the value is copied during the call.
+        let status = unsafe { set(self.0, attribute, (&raw const value).cast(), size_of::<T>()) };
+        check(call, status)
     }
 }
 
@@ -215,62 +237,50 @@ impl LtProduct {
         let number = epilogue(gemm).ok_or_else(no_epilogue)?;
         let functions = Functions::load(version)?;
         let workspace = DeviceMatrix::zeros(device, [1, WORKSPACE / 4])?;
-        let mut raw = ptr::null_mut();
-        // SAFETY: `raw` is valid for the write.
-        let status = unsafe { (functions.create_desc)(&raw mut raw, compute_type(gemm), R_32F) };
-        check("cublasLtMatmulDescCreate", status)?;
-        let desc = Owned(raw, functions.destroy_desc);
+        let desc = create("cublasLtMatmulDescCreate", functions.destroy_desc, |raw| {
+            // SAFETY: `raw` is valid for the write.
+            unsafe { (functions.create_desc)(raw, compute_type(gemm), R_32F) }
+        })?;
         let op = |trans| if trans { OP_T } else { OP_N };
         // cuBLAS is column-major, so it computes C^T = op(B)^T op(A)^T.
         let attributes =
             [(TRANS_A, op(gemm.trans_b)), (TRANS_B, op(gemm.trans_a)), (EPILOGUE, number)];
         for (attribute, value) in attributes {
-            // SAFETY: the descriptor was made, and these attributes are 32-bit numbers.
-            let status =
-                unsafe { (functions.set_desc)(desc.0, attribute, (&raw const value).cast(), 4) };
-            check("cublasLtMatmulDescSetAttribute", status)?;
+            // SAFETY: these attributes are 32-bit numbers.
+            unsafe { desc.set(SET_DESC, functions.set_desc, attribute, value)? };
         }
         let layout = |of: Layout| {
-            let Layout { kind, shape: [rows, cols], ld, stride, .. } = of;
-            let mut raw = ptr::null_mut();
-            // SAFETY: `raw` is valid for the write.
-            let status = unsafe {
-                let [rows, cols] = [rows, cols].map(|size| size as u64);
-                (functions.create_layout)(&raw mut raw, kind, cols, rows, ld.max(1) as i64)
-            };
-            check("cublasLtMatrixLayoutCreate", status)?;
-            let layout = Owned(raw, functions.destroy_layout);
-            let (count, stride) = (gemm.batch as i32, stride as i64);
-            // SAFETY: the layout was made, and the attributes are numbers of 32 and 64 bits.
+            let Layout { kind, shape, ld, stride, .. } = of;
+            let [rows, cols] = shape.map(|size| size as u64);
+            let layout = create("cublasLtMatrixLayoutCreate", functions.destroy_layout, |raw| {
+                // SAFETY: `raw` is valid for the write.
+                unsafe { (functions.create_layout)(raw, kind, cols, rows, ld.max(1) as i64) }
+            })?;
+            let (call, set) = ("cublasLtMatrixLayoutSetAttribute", functions.set_layout);
+            // SAFETY: the attributes are numbers of 32 and 64 bits.
             unsafe {
-                let count = (functions.set_layout)(raw, BATCH_COUNT, (&raw const count).cast(), 4);
-                check("cublasLtMatrixLayoutSetAttribute", count)?;
-                let stride = (functions.set_layout)(raw, STRIDE, (&raw const stride).cast(), 8);
-                check("cublasLtMatrixLayoutSetAttribute", stride)?;
+                layout.set(call, set, BATCH_COUNT, gemm.batch as i32)?;
+                layout.set(call, set, STRIDE, stride as i64)?;
             }
             Ok::<_, Error>(layout)
         };
         let layouts = [layout(b)?, layout(a)?, layout(c)?];
-        let mut raw = ptr::null_mut();
+        let make = functions.create_preference;
         // SAFETY: `raw` is valid for the write.
-        check("cublasLtMatmulPreferenceCreate", unsafe {
-            (functions.create_preference)(&raw mut raw)
-        })?;
-        let preference = Owned(raw, functions.destroy_preference);
-        let bytes = WORKSPACE as u64;
-        // SAFETY: the preference was made, and the attribute is a 64-bit number.
-        check("cublasLtMatmulPreferenceSetAttribute", unsafe {
-            (functions.set_preference)(preference.0, MAX_WORKSPACE, (&raw const bytes).cast(), 8)
-        })?;
+        let preference =
+            create("cublasLtMatmulPreferenceCreate", functions.destroy_preference, |raw| unsafe {
+                make(raw)
+            })?;
+        let (call, set) = ("cublasLtMatmulPreferenceSetAttribute", functions.set_preference);
+        // SAFETY: the attribute is a 64-bit number.
+        unsafe { preference.set(call, set, MAX_WORKSPACE, WORKSPACE as u64)? };
         let alignments = [b, a, c, c].map(|matrix| matrix.alignment);
         // f32 sums, as in our kernels: 16-bit sums would be another product.
         let schemes = if gemm.output == Element::F32 { ANY_SCHEME } else { IN_COMPUTE_TYPE };
         let numbers = MIN_ALIGNMENTS.into_iter().zip(alignments);
         for (attribute, number) in numbers.chain([(REDUCTION_SCHEMES, schemes)]) {
-            let value = (&raw const number).cast();
-            // SAFETY: the preference was made, and these attributes are 32-bit numbers.
-            let status = unsafe { (functions.set_preference)(preference.0, attribute, value, 4) };
-            check("cublasLtMatmulPreferenceSetAttribute", status)?;
+            // SAFETY: these attributes are 32-bit numbers.
+            unsafe { preference.set(call, set, attribute, number)? };
         }
         let mut heuristics = vec![Heuristic::default(); MOST];
         let mut count = 0;
@@ -323,10 +333,8 @@ impl LtProduct {
     ) -> Result<(), Error> {
         let Self { functions, desc, layouts, heuristics, workspace } = self;
         if let Some(bias) = bias {
-            // SAFETY: the descriptor was made, and the attribute is an address.
-            let status =
-                unsafe { (functions.set_desc)(desc.0, BIAS_POINTER, (&raw const bias).cast(), 8) };
-            check("cublasLtMatmulDescSetAttribute", status)?;
+            // SAFETY: the attribute is an address.
+            unsafe { desc.set(SET_DESC, functions.set_desc, BIAS_POINTER, bias)? };
         }
         let [first, second, out] = layouts.each_ref().map(|layout| layout.0);
         // SAFETY: the caller's contract; the factors are read during the call, and the workspace

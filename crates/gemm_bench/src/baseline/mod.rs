@@ -1,9 +1,9 @@
 //! cuBLAS, the baseline for kernels.
 
 pub mod cublas;
-pub mod cublas_fastest;
 mod cublas_lt;
 pub mod cublas_product;
+mod epilogue_pass;
 
 use std::sync::Arc;
 

@@ -5,17 +5,20 @@ use std::sync::Arc;
 use cuda_gemm::{Compute, Device, Gemm};
 use gemm_verify::Bound;
 
-use super::row::{Row, Status};
+use super::row::{self, Compared, without_time};
 use crate::baseline::{Baseline, NotCompared};
 use crate::buffers::{self, L2, RotatingBuffers, first_difference};
 use crate::candidate::{Loaded, Selection};
 use crate::error::{Error, require_memory};
-use crate::job::{Candidate, Job, KernelOptions};
+use crate::job::{Candidate, KernelOptions};
 use crate::limit::Load;
 use crate::operands::{self, Operands, Products};
 use crate::shape::Shape;
 use crate::side_by_side::{Measured, SAMPLE_MS, SideBySide};
+use crate::stats;
 use crate::telemetry::Telemetry;
+use gemm_report::row::Bench;
+use gemm_report::{Origin, Row, Status};
 
 /// The settings of a [`Comparison`].
 #[derive(Clone, Copy, Debug)]
@@ -77,14 +80,12 @@ pub trait Observer {
     /// The error of the observer.
     type Error: From<Error>;
 
-    /// Receives a finished row, with its samples and cuBLAS's.
-    ///
-    /// Samples are milliseconds per launch, in the order taken, and are empty if nothing was timed.
+    /// Receives a finished row.
     ///
     /// # Errors
     ///
     /// An error that ends the comparison.
-    fn row(&mut self, row: Row, ms: &[f64], cublas_ms: &[f64]) -> Result<(), Self::Error>;
+    fn row(&mut self, compared: Compared) -> Result<(), Self::Error>;
 
     /// Runs `work`, which is a slow step.
     fn step<T>(&mut self, _step: Step, work: impl FnOnce() -> T) -> T {
@@ -109,7 +110,7 @@ pub trait Observer {
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice, Gemm};
-/// use gemm_bench::compare::{Comparison, Observer, Options, Row, Status};
+/// use gemm_bench::compare::{Compared, Comparison, Observer, Options, Status};
 /// use gemm_bench::{Error, L2, Selection};
 ///
 /// struct Print;
@@ -117,8 +118,8 @@ pub trait Observer {
 /// impl Observer for Print {
 ///     type Error = Error;
 ///
-///     fn row(&mut self, row: Row, ms: &[f64], cublas_ms: &[f64]) -> Result<(), Error> {
-///         assert_eq!((row.status, ms.len(), cublas_ms.len()), (Status::Pass, 6, 0));
+///     fn row(&mut self, Compared { row, .. }: Compared) -> Result<(), Error> {
+///         assert_eq!((row.status, row.samples_ms.len()), (Status::Pass, 6));
 ///         println!("{}: {:.0} GFLOP/s", row.kernel, row.gflops.unwrap_or_default());
 ///         Ok(())
 ///     }
@@ -180,25 +181,18 @@ impl Comparison {
         baseline: Option<&Loaded>,
         observer: &mut O,
     ) -> Result<(), O::Error> {
-        let candidates: Vec<_> = kernels
-            .iter()
-            .map(|kernel| {
-                kernel.prepare(gemm, KernelOptions::default(), Selection::All(gemm.compute))
-            })
-            .collect::<Result<_, _>>()?;
-        let baseline = baseline
-            .map(|baseline| {
-                baseline.prepare(gemm, KernelOptions::default(), Selection::All(gemm.compute))
-            })
-            .transpose()?;
+        let all = Selection::All(gemm.compute);
+        let prepare = |loaded: &Loaded| loaded.prepare(gemm, KernelOptions::default(), all);
+        let candidates = kernels.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
+        let baseline = baseline.map(prepare).transpose()?;
         let prepared = observer.step(Step::Matrices, || self.prepare(&gemm));
-        let Plan { operands, mut buffers, wanted } = match prepared {
+        let (operands, mut buffers, wanted) = match prepared {
             Ok(prepared) => prepared,
             Err(error) if error.is_refusal() => {
                 let error = Arc::new(error);
                 for candidate in &candidates {
                     let row = self.new_row(candidate, &gemm);
-                    observer.row(row.refused(Arc::clone(&error)), &[], &[])?;
+                    observer.row(Compared::refused(row, Arc::clone(&error)))?;
                 }
                 return Ok(());
             }
@@ -229,11 +223,13 @@ impl Comparison {
     }
 
     fn new_row(&self, candidate: &Candidate, gemm: &Gemm) -> Row {
-        Row::new(&candidate.title, gemm, self.options.seed)
+        let row = row::row(&candidate.title, gemm, Some(self.options.seed));
+        Row { origin: Origin::Bench, ..row }
     }
 
-    /// Makes the matrices, on the host and on the device.
-    fn prepare(&self, gemm: &Gemm) -> Result<Plan, Error> {
+    /// Makes the matrices, on the host and in device sets as memory allows; says how many sets are
+    /// wanted.
+    fn prepare(&self, gemm: &Gemm) -> Result<(Operands, RotatingBuffers, usize), Error> {
         let Options { l2, seed, left, .. } = self.options;
         let device = self.device();
         let stored = operands::stored_bytes(gemm);
@@ -249,7 +245,7 @@ impl Comparison {
         let count = buffers::possible(wanted, stored as u64, available);
         let operands = Operands::random(gemm, seed);
         let buffers = RotatingBuffers::within(device, &operands, count, left)?;
-        Ok(Plan { operands, buffers, wanted })
+        Ok((operands, buffers, wanted))
     }
 
     /// Checks a kernel, times it if the result is right, and reports its row.
@@ -262,16 +258,16 @@ impl Comparison {
         reference: &Products<'_>,
         observer: &mut O,
     ) -> Result<(), O::Error> {
-        row.l2 = Some(self.options.l2);
+        row.l2 = Some(self.options.l2.name().to_owned());
         row.sets = Some(buffers.len());
         let job = match &candidate.job {
             Ok(job) => job,
-            Err(reason) => return observer.row(row.refused(Arc::clone(reason)), &[], &[]),
+            Err(reason) => return observer.row(Compared::refused(row, Arc::clone(reason))),
         };
         let first = match buffers.result(job, reference.operands().c()) {
             Ok(first) => first,
             Err(error) if error.is_refusal() => {
-                return observer.row(row.refused(Arc::new(error)), &[], &[]);
+                return observer.row(Compared::refused(row, Arc::new(error)));
             }
             Err(error) => return Err(error.into()),
         };
@@ -281,16 +277,19 @@ impl Comparison {
             Compute::Tf32 => observer.step(Step::Check, || reference.check_unrounded(&first))?,
             _ => check,
         };
-        row.errors([&check, &unrounded], baseline.map(|baseline| &baseline.check));
+        row::errors(&mut row, [&check, &unrounded], baseline.map(|baseline| &baseline.check));
         if let Some(reason) = check.failure() {
-            return observer.row(row.without_time(Status::Fail, reason), &[], &[]);
+            return observer.row(without_time(row, Status::Fail, reason).into());
         }
 
         let jobs: Vec<_> = baseline.map(|baseline| baseline.job).into_iter().chain([job]).collect();
-        let Measured { mut batches, rates, launch_ms } =
-            observer.measure(|sampled| self.measure(&jobs, buffers, sampled))?;
+        let Measured { mut batches, rates, launch_ms } = observer.measure(|sampled| {
+            let Options { samples, sample_ms, .. } = self.options;
+            let telemetry = self.telemetry.as_mut();
+            self.meter.measure(&jobs, buffers, (samples, sample_ms), telemetry, sampled)
+        })?;
         let (own, cublas) = (batches.pop().expect("one for each job"), batches.pop());
-        let conditions = self.telemetry.as_mut().map(Telemetry::take).unwrap_or_default();
+        let state = self.telemetry.as_mut().map(Telemetry::take).unwrap_or_default();
         // Run again, after hundreds of launches interleaved with others.
         let second = buffers.result(job, reference.operands().c())?;
         if let Some((at, [one, other])) = first_difference(&first, &second) {
@@ -298,42 +297,30 @@ impl Comparison {
             let reason = format!(
                 "results differ between runs: {one:e} and {other:e} at row {m}, column {n}"
             );
-            return observer.row(row.without_time(Status::Unstable, reason), &[], &[]);
+            return observer.row(without_time(row, Status::Unstable, reason).into());
         }
         row.status = Status::Pass;
-        row.baseline = baseline.and_then(|baseline| baseline.job.chosen_by_cublas());
+        row.bench.baseline = baseline.and_then(|baseline| baseline.job.chosen_by_cublas());
+        let Bench { sm_mhz_min, sm_mhz_max, memory_mhz, watts, celsius, throttled, .. } = state;
+        let errors = row.bench;
+        row.bench =
+            Bench { sm_mhz_min, sm_mhz_max, memory_mhz, watts, celsius, throttled, ..errors };
         let gemm = reference.operands().gemm();
-        row.times(gemm, &own, cublas.as_ref(), &rates);
-        if let Some(median) = row.time_median.filter(|_| !self.device().is_soft()) {
-            row.enqueue(&own, cublas.as_ref());
-            // The roofs are for f32.
-            if gemm.compute == Compute::F32 {
-                let info = self.device().info();
-                let l2 = self.options.l2;
-                row.load(&Load::new(candidate, gemm, info, median, (&rates, launch_ms), l2));
-            }
+        let is_gpu = !self.device().is_soft();
+        if is_gpu {
+            row.bench.enqueue_us = row::enqueue_us(&own);
+            row.bench.cublas_enqueue_us = cublas.as_ref().and_then(row::enqueue_us);
         }
-        row.conditions(&conditions);
-        observer.row(row, &own.ms, cublas.as_ref().map_or(&[], |cublas| &cublas.ms))
+        let median = stats::median(&own.ms);
+        row::times(&mut row, gemm, own, cublas, &rates);
+        // The roofs are for f32.
+        let load = (is_gpu && gemm.compute == Compute::F32).then(|| {
+            let (info, l2) = (self.device().info(), self.options.l2);
+            Load::new(candidate, gemm, info, median, (&rates, launch_ms), l2)
+        });
+        if let Some(load) = &load {
+            row::load(&mut row, load);
+        }
+        observer.row(Compared { limit: load.and_then(|load| load.limit()), ..row.into() })
     }
-
-    /// Times jobs in turn, with these options.
-    fn measure(
-        &mut self,
-        jobs: &[&Job],
-        buffers: &mut RotatingBuffers,
-        sampled: &mut dyn FnMut(u32, u32),
-    ) -> Result<Measured, Error> {
-        let Options { samples, sample_ms, .. } = self.options;
-        let telemetry = self.telemetry.as_mut();
-        self.meter.measure(jobs, buffers, (samples, sample_ms), telemetry, sampled)
-    }
-}
-
-/// A product's matrices, on the host and in device sets as memory allows.
-struct Plan {
-    operands: Operands,
-    buffers: RotatingBuffers,
-    /// The wanted number of sets.
-    wanted: usize,
 }

@@ -5,12 +5,13 @@
 
 use cuda_gemm::Device;
 
-use crate::batch::{self, Batches, Policy, Work};
+use crate::batch::{self, Policy, Work};
 use crate::buffers::RotatingBuffers;
 use crate::error::Error;
 use crate::job::Job;
 use crate::roofline::{Peaks, Rates, Speed};
 use crate::telemetry::Telemetry;
+use crate::time::Samples;
 
 /// The default of a sample's least duration, in milliseconds.
 pub const SAMPLE_MS: f64 = 3.0;
@@ -29,7 +30,7 @@ pub struct SideBySide {
 /// The results of [`SideBySide::measure`].
 pub struct Measured {
     /// The samples of each job, in the order of the jobs.
-    pub batches: Vec<Batches>,
+    pub batches: Vec<Samples>,
     /// The peaks, as the mean of before and after.
     pub rates: Rates,
     /// The milliseconds of an empty launch.
@@ -53,6 +54,28 @@ impl SideBySide {
         &self.device
     }
 
+    /// Measures the peaks.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Peaks::measure`].
+    pub fn rates(&self) -> Result<Rates, Error> {
+        self.peaks.measure(self.speed)
+    }
+
+    /// Takes samples of `count` alternatives in turn; see [`batch::measure`].
+    pub(crate) fn time(
+        &self,
+        policy: Policy,
+        count: usize,
+        launch: impl FnMut(usize) -> Result<(), Error>,
+        observe: impl FnMut(),
+    ) -> Result<Vec<Samples>, Error> {
+        let Self { device, peaks, speed } = self;
+        let mut work = InTurn { peaks, speed: *speed, launch, observe };
+        batch::measure(device, count, policy, &mut work)
+    }
+
     /// Takes samples of each job, in turn.
     ///
     /// A sample lasts at least `sample_ms` milliseconds, and `telemetry` reads the GPU's state
@@ -66,39 +89,41 @@ impl SideBySide {
         jobs: &[&Job],
         buffers: &mut RotatingBuffers,
         (samples, sample_ms): (u32, f64),
-        telemetry: Option<&mut Telemetry>,
+        mut telemetry: Option<&mut Telemetry>,
         sampled: &mut dyn FnMut(u32, u32),
     ) -> Result<Measured, Error> {
         let policy = Policy { samples, sample_ms, warmup_ms: WARMUP_MS, slowest: f64::INFINITY };
-        let Self { device, peaks, speed } = self;
+        let Self { peaks, speed, .. } = self;
         peaks.enqueue_delay(PEAK_WARMUP_MS, *speed)?;
-        let before = peaks.measure(*speed)?;
-        let total = samples.saturating_mul(jobs.len() as u32);
-        let mut work =
-            InTurn { jobs, buffers, peaks, speed: *speed, telemetry, sampled, done: 0, total };
-        let batches = batch::measure(device, jobs.len(), policy, &mut work)?;
-        let rates = before.mean(&peaks.measure(*speed)?);
+        let before = self.rates()?;
+        let (mut done, total) = (0, samples.saturating_mul(jobs.len() as u32));
+        let observe = || {
+            if let Some(telemetry) = &mut telemetry {
+                telemetry.observe();
+            }
+            done += 1;
+            sampled(done, total);
+        };
+        let launch = |i: usize| buffers.enqueue(jobs[i]);
+        let batches = self.time(policy, jobs.len(), launch, observe)?;
+        let rates = before.mean(&self.rates()?);
         Ok(Measured { batches, rates, launch_ms: speed.launch_ms() })
     }
 }
 
-/// Jobs that are timed in turn.
-struct InTurn<'a, 'e> {
-    jobs: &'a [&'e Job],
-    buffers: &'a mut RotatingBuffers,
+/// Launches that are timed in turn.
+struct InTurn<'a, L, O> {
     peaks: &'a Peaks,
     speed: Speed,
-    telemetry: Option<&'a mut Telemetry>,
-    sampled: &'a mut dyn FnMut(u32, u32),
-    done: u32,
-    total: u32,
+    launch: L,
+    observe: O,
 }
 
-impl Work for InTurn<'_, '_> {
+impl<L: FnMut(usize) -> Result<(), Error>, O: FnMut()> Work for InTurn<'_, L, O> {
     type Error = Error;
 
     fn launch(&mut self, i: usize) -> Result<(), Error> {
-        self.buffers.enqueue(self.jobs[i])
+        (self.launch)(i)
     }
 
     fn delay(&mut self, ms: f64) -> Result<(), Error> {
@@ -106,10 +131,6 @@ impl Work for InTurn<'_, '_> {
     }
 
     fn observe(&mut self) {
-        if let Some(telemetry) = &mut self.telemetry {
-            telemetry.observe();
-        }
-        self.done += 1;
-        (self.sampled)(self.done, self.total);
+        (self.observe)();
     }
 }

@@ -2,14 +2,17 @@
 
 use serde::Serialize;
 
-use super::row::{Row, Status, Verdict};
+use gemm_report::run::kernels;
+use gemm_report::{Row, Status, Verdict};
+
+use crate::shape::Shape;
 use crate::stats;
 
 /// The summary of a kernel's rows.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// The kernel's name.
-    pub kernel: &'static str,
+    pub kernel: String,
     /// The number of shapes with a ratio.
     pub shapes: usize,
     /// The geometric mean of the ratios, cuBLAS's time divided by the kernel's.
@@ -35,29 +38,28 @@ pub struct Summary {
 /// Makes a summary per kernel, in the order of their first rows.
 ///
 /// ```
-/// use gemm_bench::compare::{Row, summarise};
+/// use gemm_bench::compare::summarise;
+/// use gemm_report::Row;
 ///
-/// let row = |ratio| Row { kernel: "tile2d", ratio: Some(ratio), ..Row::default() };
+/// let row = |ratio| {
+///     let mut row = Row { kernel: "tile2d".to_owned(), ..Row::default() };
+///     row.bench.ratio = Some(ratio);
+///     row
+/// };
 /// let summaries = summarise(&[row(0.5), row(2.0)]);
 /// assert_eq!(summaries[0].geometric_mean, Some(1.0));
 /// ```
 pub fn summarise(rows: &[Row]) -> Vec<Summary> {
-    let mut kernels: Vec<&'static str> = Vec::new();
-    for row in rows {
-        if !kernels.contains(&row.kernel) {
-            kernels.push(row.kernel);
-        }
-    }
-    let summary = |kernel| {
-        let rows = || rows.iter().filter(move |row| row.kernel == kernel);
+    let summary = |kernel: &str| {
+        let rows = || rows.iter().filter(|row| row.kernel == kernel);
         let count = |status| rows().filter(|row| row.status == status).count();
-        let verdict = |verdict| rows().filter(|row| row.verdict == Some(verdict)).count();
-        let ratios: Vec<f64> = rows().filter_map(|row| row.ratio).collect();
+        let verdict = |verdict| rows().filter(|row| row.bench.verdict == Some(verdict)).count();
+        let ratios: Vec<f64> = rows().filter_map(|row| row.bench.ratio).collect();
         let worst = rows()
-            .filter_map(|row| row.ratio.map(|ratio| (ratio, row.shape())))
+            .filter_map(|row| Some((row.bench.ratio?, Shape::from(row))))
             .min_by(|a, b| a.0.total_cmp(&b.0));
         Summary {
-            kernel,
+            kernel: kernel.to_owned(),
             shapes: ratios.len(),
             geometric_mean: stats::geometric_mean(&ratios),
             worst: worst.map(|(ratio, _)| ratio),
@@ -65,12 +67,14 @@ pub fn summarise(rows: &[Row]) -> Vec<Summary> {
             faster: verdict(Verdict::Faster),
             within_noise: verdict(Verdict::WithinNoise),
             slower: verdict(Verdict::Slower),
-            worst_rms_error_ratio: rows().filter_map(|row| row.rms_error_ratio).reduce(f64::max),
+            worst_rms_error_ratio: rows()
+                .filter_map(|row| row.bench.rms_error_ratio)
+                .reduce(f64::max),
             wrong: count(Status::Fail) + count(Status::Unstable),
             refused: count(Status::Refused),
         }
     };
-    kernels.into_iter().map(summary).collect()
+    kernels(rows.iter()).into_iter().map(summary).collect()
 }
 
 impl Summary {
@@ -101,8 +105,10 @@ impl Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare;
     use crate::job::Title;
     use cuda_gemm::Gemm;
+    use gemm_report::row::Bench;
 
     fn row(kernel: &'static str, size: usize, ratio: Option<f64>) -> Row {
         let verdict = ratio.map(|ratio| match () {
@@ -112,8 +118,9 @@ mod tests {
         let status = if ratio.is_some() { Status::Pass } else { Status::Refused };
         let rms_error_ratio = ratio.map(|ratio| 0.5 * ratio);
         let title = Title { name: kernel, ..Title::default() };
-        let row = Row::new(&title, &Gemm::new(size, size, size), 42);
-        Row { ratio, verdict, status, rms_error_ratio, ..row }
+        let row = compare::row::row(&title, &Gemm::new(size, size, size), Some(42));
+        let bench = Bench { ratio, verdict, rms_error_ratio, ..Bench::default() };
+        Row { status, bench, ..row }
     }
 
     #[test]

@@ -15,6 +15,8 @@ use std::time::Instant;
 
 use cuda_gemm::{Device, Timer};
 
+use crate::time::Samples;
+
 /// The most launches per batch.
 ///
 /// A GPU queues about a thousand before the host must wait, and one call of cuBLAS may be two
@@ -53,20 +55,6 @@ impl Policy {
         // A time of 0 gives infinity, which the conversion saturates.
         ((self.sample_ms / ms).ceil() as u32).clamp(1, MAX_LAUNCHES)
     }
-}
-
-/// The samples of one candidate, from [`measure`].
-#[derive(Clone, Debug)]
-pub struct Batches {
-    /// Launches per sample.
-    pub launches: u32,
-    /// Milliseconds per launch, one value per sample, in the order taken. A candidate that
-    /// [`Policy::slowest`] ended has a single value.
-    pub ms: Vec<f64>,
-    /// Milliseconds of the host per enqueued launch, one value per sample.
-    pub enqueue_ms: Vec<f64>,
-    /// Whether no launch of any sample can have waited for the host.
-    pub gap_free: bool,
 }
 
 /// The work that [`measure`] times; its documentation has an example.
@@ -151,7 +139,7 @@ pub fn measure<W: Work>(
     count: usize,
     policy: Policy,
     work: &mut W,
-) -> Result<Vec<Batches>, W::Error> {
+) -> Result<Vec<Samples>, W::Error> {
     let mut sampler = Sampler { timer: Timer::new(device)?, counts: false, work };
     let mut candidates = vec![Batching { launches: 1, delay: Some(MIN_DELAY) }; count];
 
@@ -176,15 +164,8 @@ pub fn measure<W: Work>(
     }
 
     sampler.counts = true;
-    let mut batches: Vec<_> = candidates
-        .iter()
-        .map(|candidate| Batches {
-            launches: candidate.launches,
-            ms: Vec::new(),
-            enqueue_ms: Vec::new(),
-            gap_free: true,
-        })
-        .collect();
+    let new = |candidate: &Batching| Samples::new(device, candidate.launches, Some(true));
+    let mut batches: Vec<_> = candidates.iter().map(new).collect();
     let mut longest = f64::INFINITY;
     for _ in 0..policy.samples {
         for (i, (batches, candidate)) in batches.iter_mut().zip(&mut candidates).enumerate() {
@@ -194,7 +175,7 @@ pub fn measure<W: Work>(
             let Sample { ms, enqueue_ms, gap_free } = sampler.sample(i, candidate)?;
             batches.ms.push(ms / f64::from(candidate.launches));
             batches.enqueue_ms.push(enqueue_ms / f64::from(candidate.launches));
-            batches.gap_free &= gap_free;
+            batches.gap_free = batches.gap_free.map(|before| before && gap_free);
         }
         let first = batches.iter().filter_map(|batches| batches.ms.first().copied());
         longest = policy.slowest * first.fold(f64::INFINITY, f64::min);
@@ -331,8 +312,8 @@ mod tests {
         let mut notes = Notes::default();
         let batches = measure(&device, 2, POLICY, &mut notes).unwrap();
         let [slow, fast] = &batches[..] else { panic!("{batches:?}") };
-        assert_eq!((slow.launches, slow.ms.len(), slow.gap_free), (1, 3, false));
-        assert_eq!((fast.ms.len(), fast.gap_free), (3, false));
+        assert_eq!((slow.launches, slow.ms.len(), slow.gap_free), (1, 3, Some(false)));
+        assert_eq!((fast.ms.len(), fast.gap_free), (3, Some(false)));
         assert!(fast.launches > 100, "{}", fast.launches);
         assert!(slow.ms.iter().all(|&ms| ms >= 6.0) && fast.ms.iter().all(|&ms| ms < 1.0));
         // Delays are given up long before the times that count.

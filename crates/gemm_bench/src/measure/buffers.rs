@@ -3,7 +3,6 @@
 //! There is one set, or enough sets that no launch finds its own in the L2 cache.
 
 use cuda_gemm::{AnyMatrix, Device, DeviceMatrix, Element, Extras, Layout, Matrix};
-use serde::Serialize;
 
 use crate::error::Error;
 use crate::job::Job;
@@ -27,14 +26,23 @@ const ALONE: u64 = 8;
 const MAX_SETS: u64 = 4096;
 
 /// The state of the L2 cache at a product's start; [`count`] has an example.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum L2 {
     /// Without the product's matrices: launches rotate through the sets.
     #[default]
     Cold,
     /// With the matrices, as far as they fit: every launch uses the same set.
     Warm,
+}
+
+impl L2 {
+    /// The name, as in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cold => "cold",
+            Self::Warm => "warm",
+        }
+    }
 }
 
 /// The number of sets of `bytes` that an L2 cache of `l2_bytes` requires.
@@ -114,7 +122,7 @@ fn zeros(
 ) -> Result<AnyMatrix, Error> {
     let tail = ld.saturating_sub(left + cols);
     let layout = Layout { offset: left, ld, tail };
-    Ok(AnyMatrix::zeros_in(device, element, [rows, cols], layout)?)
+    Ok(AnyMatrix::zeros_of(device, element, [rows, cols], layout)?)
 }
 
 /// Enqueues a product on a set.
@@ -193,7 +201,7 @@ impl RotatingBuffers {
     ///
     /// # Errors
     ///
-    /// See [`Job::enqueue`].
+    /// See [`Job::enqueue_with`].
     pub fn enqueue(&mut self, job: &Job) -> Result<(), Error> {
         let count = self.sets.len();
         let set = &mut self.sets[self.next];
@@ -230,7 +238,7 @@ impl RotatingBuffers {
     ///
     /// # Errors
     ///
-    /// The errors of [`Job::enqueue`], or a fault of the kernel.
+    /// The errors of [`Job::enqueue_with`], or a fault of the kernel.
     pub fn result(&mut self, job: &Job, old: Option<&Matrix>) -> Result<Matrix, Error> {
         self.reset(old)?;
         enqueue(job, &mut self.sets[0], &self.vectors)?;

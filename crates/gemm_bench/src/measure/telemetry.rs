@@ -10,6 +10,7 @@ use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::error::NvmlError;
 
 use cuda_gemm::Device;
+use gemm_report::row::Bench;
 
 /// The shortest time between two readings.
 ///
@@ -38,30 +39,11 @@ struct Reading {
     reasons: Option<ThrottleReasons>,
 }
 
-/// A GPU's state over some time, from [`Telemetry::take`].
-///
-/// Values that the GPU does not report are `None`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Conditions {
-    /// The number of readings.
-    pub readings: usize,
-    /// The lowest and the highest clock of the multiprocessors, in MHz.
-    pub sm_mhz: Option<(u32, u32)>,
-    /// The lowest and the highest clock of the memory, in MHz.
-    pub memory_mhz: Option<(u32, u32)>,
-    /// The highest power draw, in watts.
-    pub watts: Option<f64>,
-    /// The highest temperature, in degrees Celsius.
-    pub celsius: Option<u32>,
-    /// All reasons for lower clocks during the time, in words.
-    pub throttled: Option<Vec<&'static str>>,
-}
-
 /// Reads a GPU's state from time to time.
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice};
-/// use gemm_bench::telemetry::{Conditions, Telemetry};
+/// use gemm_bench::telemetry::Telemetry;
 ///
 /// # fn main() -> Result<(), gemm_bench::Error> {
 /// let device = Device::open(DeviceChoice::Auto)?;
@@ -69,8 +51,8 @@ pub struct Conditions {
 ///     Ok(mut telemetry) => {
 ///         // Here something runs.
 ///         telemetry.observe();
-///         let Conditions { sm_mhz, watts, .. } = telemetry.take();
-///         println!("{sm_mhz:?} MHz, {watts:?} W");
+///         let found = telemetry.take();
+///         println!("{:?} MHz or more, {:?} W", found.sm_mhz_min, found.watts);
 ///     }
 ///     Err(reason) => println!("clocks are not recorded, because {reason}"),
 /// }
@@ -116,29 +98,27 @@ impl Telemetry {
         });
     }
 
-    /// The readings since the last call.
-    pub fn take(&mut self) -> Conditions {
+    /// The GPU's state since the last call, as part of a row.
+    pub fn take(&mut self) -> Bench {
         self.last = None;
         summarise(&std::mem::take(&mut self.readings))
     }
 }
 
-fn summarise(readings: &[Reading]) -> Conditions {
-    let range = |value: fn(&Reading) -> Option<u32>| {
-        let values = || readings.iter().filter_map(value);
-        values().min().zip(values().max())
-    };
+fn summarise(readings: &[Reading]) -> Bench {
+    let all = |value: fn(&Reading) -> Option<u32>| readings.iter().filter_map(value);
     let reasons = readings.iter().filter_map(|reading| reading.reasons).reduce(|a, b| a | b);
-    Conditions {
-        readings: readings.len(),
-        sm_mhz: range(|reading| reading.sm_mhz),
-        memory_mhz: range(|reading| reading.memory_mhz),
+    Bench {
+        sm_mhz_min: all(|reading| reading.sm_mhz).min(),
+        sm_mhz_max: all(|reading| reading.sm_mhz).max(),
+        memory_mhz: all(|reading| reading.memory_mhz).min(),
         watts: readings.iter().filter_map(|reading| reading.watts).reduce(f64::max),
-        celsius: readings.iter().filter_map(|reading| reading.celsius).max(),
+        celsius: all(|reading| reading.celsius).max(),
         throttled: reasons.map(|reasons| {
             let held = REASONS.iter().filter(|(reason, _)| reasons.contains(*reason));
-            held.map(|(_, words)| *words).collect()
+            held.map(|(_, words)| *words).collect::<Vec<_>>().join("; ")
         }),
+        ..Bench::default()
     }
 }
 
@@ -149,7 +129,7 @@ mod tests {
 
     #[test]
     fn readings_are_summed_up() {
-        assert_eq!(summarise(&[]), Conditions::default());
+        assert_eq!(summarise(&[]), Bench::default());
         let cool = Reading {
             sm_mhz: Some(1980),
             memory_mhz: Some(3201),
@@ -158,7 +138,7 @@ mod tests {
             reasons: Some(ThrottleReasons::GPU_IDLE),
         };
         let quiet = summarise(&[cool]);
-        assert_eq!(quiet.throttled, Some(Vec::new()), "to be idle is no reason");
+        assert_eq!(quiet.throttled, Some(String::new()), "to be idle is no reason");
         let hot = Reading {
             sm_mhz: Some(1755),
             watts: Some(698.5),
@@ -168,13 +148,14 @@ mod tests {
         };
         assert_eq!(
             summarise(&[cool, hot]),
-            Conditions {
-                readings: 2,
-                sm_mhz: Some((1755, 1980)),
-                memory_mhz: Some((3201, 3201)),
+            Bench {
+                sm_mhz_min: Some(1755),
+                sm_mhz_max: Some(1980),
+                memory_mhz: Some(3201),
                 watts: Some(698.5),
                 celsius: Some(71),
-                throttled: Some(vec!["power cap", "too hot (hardware)"]),
+                throttled: Some("power cap; too hot (hardware)".to_owned()),
+                ..Bench::default()
             }
         );
     }

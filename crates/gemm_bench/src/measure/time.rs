@@ -1,54 +1,35 @@
 //! Samples and their statistics, and interleaved timing of single runs.
 
-use cuda_gemm::{Clock, Device, Timer};
+use cuda_gemm::{Device, DeviceKind, Timer};
 
-use crate::batch::Batches;
 use crate::stats;
 
-/// Milliseconds per launch, from single runs ([`measure_interleaved`]) or batches.
+/// Milliseconds per launch, from single runs ([`measure_interleaved`]) or
+/// [batches](crate::batch::measure).
 #[derive(Clone, Debug)]
 pub struct Samples {
-    clock: Clock,
+    /// The device whose clock was used; a simulated time says nothing about a GPU.
+    pub device: DeviceKind,
     /// Launches per sample.
-    launches: u32,
-    /// Whether no launch can have waited for the host; `None` for single runs.
-    gap_free: Option<bool>,
-    /// Milliseconds in the order taken; at least one sample.
-    ms: Vec<f64>,
+    pub launches: u32,
+    /// Whether no launch of any sample can have waited for the host; `None` for single runs.
+    pub gap_free: Option<bool>,
+    /// Each sample, in the order taken; at least one.
+    pub ms: Vec<f64>,
+    /// Milliseconds of the host per enqueued launch, one value per sample; empty for single runs.
+    pub enqueue_ms: Vec<f64>,
 }
 
 impl Samples {
-    /// The samples of batches on a GPU.
-    pub fn of_batches(batches: Batches) -> Self {
-        let Batches { launches, ms, gap_free, .. } = batches;
-        Self { clock: Clock::GpuEvents, launches, gap_free: Some(gap_free), ms }
-    }
-
-    /// Launches per sample.
-    pub fn launches(&self) -> u32 {
-        self.launches
-    }
-
-    /// Whether no launch of any sample can have waited for the host.
-    ///
-    /// `None` for single runs, where each run is a sample.
-    pub fn gap_free(&self) -> Option<bool> {
-        self.gap_free
+    /// No samples yet, of this number of launches each.
+    pub(crate) fn new(device: &Device, launches: u32, gap_free: Option<bool>) -> Self {
+        let (ms, enqueue_ms) = (Vec::new(), Vec::new());
+        Self { device: device.info().kind, launches, gap_free, ms, enqueue_ms }
     }
 
     /// The 95 % interval of the median ([`stats::median_interval`]).
     pub fn interval(&self) -> Option<(f64, f64)> {
         stats::median_interval(&self.ms)
-    }
-
-    /// The clock that was used.
-    pub fn clock(&self) -> Clock {
-        self.clock
-    }
-
-    /// Each sample, in the order taken, in milliseconds.
-    pub fn ms(&self) -> &[f64] {
-        &self.ms
     }
 
     /// The mean, in milliseconds.
@@ -130,8 +111,7 @@ pub fn measure_interleaved<E: From<cuda_gemm::Error>>(
     }
     device.synchronize()?;
     let timer = Timer::new(device)?;
-    let mut samples =
-        vec![Samples { clock: timer.clock(), launches: 1, gap_free: None, ms: Vec::new() }; count];
+    let mut samples = vec![Samples::new(device, 1, None); count];
     for _ in 0..repeat.max(1) {
         for (i, samples) in samples.iter_mut().enumerate() {
             reset()?;
@@ -147,7 +127,8 @@ mod tests {
     use super::*;
 
     fn samples(ms: &[f64]) -> Samples {
-        Samples { clock: Clock::GpuEvents, launches: 1, gap_free: None, ms: ms.to_vec() }
+        let (ms, enqueue_ms) = (ms.to_vec(), Vec::new());
+        Samples { device: DeviceKind::Gpu, launches: 1, gap_free: None, ms, enqueue_ms }
     }
 
     #[test]
@@ -171,7 +152,7 @@ mod tests {
         };
         let samples = measure_interleaved(&device, 2, 1, 3, reset, run).unwrap();
         assert_eq!(order.into_inner(), "rarb".repeat(4));
-        assert!(samples.len() == 2 && samples.iter().all(|samples| samples.ms().len() == 3));
+        assert!(samples.len() == 2 && samples.iter().all(|samples| samples.ms.len() == 3));
     }
 
     #[test]

@@ -1,15 +1,16 @@
 //! The benchmark context, for all measurements of a tuning.
 
-use cuda_gemm::{Device, Error as GemmError, Gemm};
+use cuda_gemm::{Auto, Configuration, Device, Error as GemmError, ErrorKind, Gemm, Plan};
 use gemm_verify::{Bound, Check, Method};
 
-use crate::batch::{self, Policy, Work};
+use crate::batch::Policy;
 use crate::buffers::{self, L2, RotatingBuffers, first_difference};
 use crate::error::{Error, require_memory};
 use crate::job::Job;
 use crate::operands::{Operands, Products};
-use crate::roofline::{self, Peaks, Speed};
-use crate::{stats, time};
+use crate::roofline;
+use crate::side_by_side::SideBySide;
+use crate::time;
 
 /// How candidates are sampled: samples, their length, and warm-up.
 pub const POLICY: Policy =
@@ -24,15 +25,8 @@ const FULL_FLOPS: f64 = 4e9;
 /// A device, and what keeps it busy between measurements.
 pub struct BenchmarkContext {
     pub device: Device,
-    peaks: Peaks,
-    speed: Option<Speed>,
-}
-
-/// A product that is timed.
-pub struct TimedJob {
-    pub job: Job,
-    /// The index of its rotating buffers.
-    pub on: usize,
+    /// What times launches; none on the software device, whose times mean little.
+    meter: Option<SideBySide>,
 }
 
 /// Random matrices for a product, on the host.
@@ -56,11 +50,24 @@ pub fn reference(operands: &Operands) -> Result<Products<'_>, Error> {
     operands.reference_by(method, Bound::Probabilistic, SEED)
 }
 
+/// The plan of a choice; none if it is too large for its kernel or the memory.
+pub fn prepared(
+    auto: &Auto,
+    gemm: Gemm,
+    configuration: &Configuration,
+) -> Result<Option<Plan<'static>>, Error> {
+    match auto.plan_by(gemm, configuration).and_then(|plan| plan.prepare()) {
+        Ok(plan) => Ok(Some(plan)),
+        Err(GemmError::TooLarge { .. }) => Ok(None),
+        Err(error) if error.kind() == ErrorKind::OutOfMemory => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 impl BenchmarkContext {
     pub fn new(device: &Device) -> Result<Self, Error> {
-        let peaks = Peaks::of(device)?;
-        let speed = (!device.is_soft()).then(|| peaks.speed()).transpose()?;
-        Ok(Self { device: device.clone(), peaks, speed })
+        let meter = (!device.is_soft()).then(|| SideBySide::new(device, 0)).transpose()?;
+        Ok(Self { device: device.clone(), meter })
     }
 
     pub fn multiprocessors(&self) -> u32 {
@@ -70,12 +77,12 @@ impl BenchmarkContext {
     /// GB/s of a copy.
     pub fn copy_gbytes(&self) -> Result<f64, Error> {
         // The software device's rate says nothing.
-        self.speed.map_or(Ok(1.0), |speed| Ok(self.peaks.measure(speed)?.copy))
+        self.meter.as_ref().map_or(Ok(1.0), |meter| Ok(meter.rates()?.copy))
     }
 
     /// GFLOP/s of multiply-adds, to see how clocks drift.
     pub fn ffma_gflops(&self) -> Result<Option<f64>, Error> {
-        self.speed.map(|speed| Ok(self.peaks.measure(speed)?.ffma)).transpose()
+        self.meter.as_ref().map(|meter| Ok(meter.rates()?.ffma)).transpose()
     }
 
     /// Random matrices, on the host and the device. The L2 cache is cold. The inner error says why
@@ -121,19 +128,6 @@ impl BenchmarkContext {
         RotatingBuffers::new(&self.device, operands, count)
     }
 
-    /// Times all jobs in turn. Returns each job's milliseconds, one sample per round.
-    pub fn time(
-        &self,
-        policy: Policy,
-        jobs: &[TimedJob],
-        buffers: &mut [RotatingBuffers],
-    ) -> Result<Vec<Vec<f64>>, Error> {
-        self.time_by(policy, jobs.len(), |i| {
-            let TimedJob { job, on } = &jobs[i];
-            buffers[*on].enqueue(job)
-        })
-    }
-
     /// Times `count` candidates in turn. Returns each candidate's milliseconds, one sample per
     /// round.
     ///
@@ -142,25 +136,13 @@ impl BenchmarkContext {
         &self,
         policy: Policy,
         count: usize,
-        mut launch: impl FnMut(usize) -> Result<(), Error>,
+        launch: impl FnMut(usize) -> Result<(), Error>,
     ) -> Result<Vec<Vec<f64>>, Error> {
-        let Some(speed) = self.speed else {
-            let samples = time::measure_interleaved(&self.device, count, 0, 1, || Ok(()), launch)?;
-            return Ok(samples.iter().map(|samples| samples.ms().to_vec()).collect());
+        let samples = match &self.meter {
+            Some(meter) => meter.time(policy, count, launch, || ())?,
+            None => time::measure_interleaved(&self.device, count, 0, 1, || Ok(()), launch)?,
         };
-        let mut work = Launches { peaks: &self.peaks, speed, launch: &mut launch };
-        let batches = batch::measure(&self.device, count, policy, &mut work)?;
-        Ok(batches.into_iter().map(|batches| batches.ms).collect())
-    }
-
-    /// The jobs' median times, in nanoseconds. See [`BenchmarkContext::time`].
-    pub fn nanoseconds(
-        &self,
-        jobs: &[TimedJob],
-        buffers: &mut [RotatingBuffers],
-    ) -> Result<Vec<f64>, Error> {
-        let samples = self.time(POLICY, jobs, buffers)?;
-        Ok(samples.iter().map(|ms| 1e6 * stats::median(ms)).collect())
+        Ok(samples.into_iter().map(|samples| samples.ms).collect())
     }
 }
 
@@ -177,26 +159,6 @@ pub fn check(
     }
     let check = reference.check_in(job.gemm().compute, &first)?;
     Ok(check.failure().map_or(Ok(check), Err))
-}
-
-struct Launches<'a, L> {
-    peaks: &'a Peaks,
-    speed: Speed,
-    launch: &'a mut L,
-}
-
-impl<L: FnMut(usize) -> Result<(), Error>> Work for Launches<'_, L> {
-    type Error = Error;
-
-    fn launch(&mut self, i: usize) -> Result<(), Error> {
-        (self.launch)(i)
-    }
-
-    fn delay(&mut self, ms: f64) -> Result<(), Error> {
-        self.peaks.enqueue_delay(ms, self.speed)
-    }
-
-    fn observe(&mut self) {}
 }
 
 #[cfg(test)]

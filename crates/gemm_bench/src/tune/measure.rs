@@ -7,7 +7,7 @@ use cuda_gemm::select::model::Features;
 use cuda_gemm::select::table::{Costs, DeviceCosts, EntryCosts, Measured};
 use cuda_gemm::{Configuration, Device, Gemm, Kernel, Table, find_kernel};
 
-use super::context::{BenchmarkContext, check, operands, reference};
+use super::context::{BenchmarkContext, POLICY, check, operands, reference};
 use super::fit::fit;
 use super::pool::OperandPool;
 use super::samples::{Limits, Sample, Sampler, products};
@@ -268,9 +268,10 @@ fn device_costs(context: &BenchmarkContext) -> Result<DeviceCosts, Error> {
     let device = &context.device;
     let naive = device.kernel(find_kernel("naive")?)?;
     let gemm = Gemm::new(1, 1, 0);
-    let job = super::context::TimedJob { job: Job::Kernel(naive.prepare(gemm)?), on: 0 };
-    let mut buffers = [context.buffers(&operands(gemm)?, L2::Warm)?];
-    let launch_ns = context.nanoseconds(&[job], &mut buffers)?[0].max(1.0);
+    let job = Job::Kernel(naive.prepare(gemm)?);
+    let mut buffers = context.buffers(&operands(gemm)?, L2::Warm)?;
+    let times = context.time_by(POLICY, 1, |_| buffers.enqueue(&job))?;
+    let launch_ns = (1e6 * crate::stats::median(&times[0])).max(1.0);
     Ok(DeviceCosts {
         launch_ns,
         copy_gbytes: context.copy_gbytes()?,
@@ -311,12 +312,9 @@ fn initial_costs(
         return Ok(None);
     }
     let entry = |resident: u32| EntryCosts { resident: resident.clamp(1, MAX_RESIDENT), ..INITIAL };
-    let unaligned = match kernel.unaligned() {
-        Some(_) => Some(entry(device.resident_blocks(kernel, true)?)),
-        None => None,
-    };
+    let unaligned = kernel.unaligned().map(|_| device.resident_blocks(kernel, true)).transpose()?;
     let aligned = without_unused(kernel, entry(resident));
-    let unaligned = unaligned.map(|costs| without_unused(kernel, costs));
+    let unaligned = unaligned.map(|resident| without_unused(kernel, entry(resident)));
     Ok(Some(Costs { kernel, aligned, unaligned }))
 }
 
@@ -366,23 +364,6 @@ fn mistake(context: &BenchmarkContext, kernel: &Kernel) -> Result<Option<String>
     }
     Ok(None)
 }
-
-/// Accesses a cost of an entry point.
-type Field = fn(&mut EntryCosts) -> &mut f64;
-
-/// The costs that are fitted. A cost of 0 stays, and so does a `next_tile` of 1.
-const FIELDS: [Field; 10] = [
-    |costs| &mut costs.step_ns,
-    |costs| &mut costs.shared_step_ns,
-    |costs| &mut costs.block_ns,
-    |costs| &mut costs.store_ns,
-    |costs| &mut costs.next_tile,
-    |costs| &mut costs.reduction_ns,
-    |costs| &mut costs.partial_ns,
-    |costs| &mut costs.out_of_bounds,
-    |costs| &mut costs.misaligned_c,
-    |costs| &mut costs.misaligned_operand,
-];
 
 /// A sample, with its features.
 struct Fitted<'s> {
@@ -434,20 +415,18 @@ fn fitted(table: &Table, known: &[Costs], samples: &[Sample]) -> Vec<Costs> {
     kernels.collect()
 }
 
-fn fitted_entry(initial: EntryCosts, samples: &[&Fitted<'_>]) -> EntryCosts {
-    let mut initial = initial;
-    let is_free = |costs: &mut EntryCosts, field: &Field| {
-        let value = *field(costs);
-        value > 0.0 && value != 1.0
-    };
-    let free: Vec<Field> =
-        FIELDS.into_iter().filter(|field| is_free(&mut initial, field)).collect();
+/// The costs that predict these samples best.
+fn fitted_entry(mut initial: EntryCosts, samples: &[&Fitted<'_>]) -> EntryCosts {
+    let is_free = |value: f64| value > 0.0 && value != 1.0;
+    let start: Vec<f64> = initial.fields().map(|(_, value)| *value).into();
+    let free: Vec<usize> = (0..start.len()).filter(|i| is_free(start[*i])).collect();
     let with = |values: &[f64]| {
         let mut costs = initial;
-        free.iter().zip(values).for_each(|(field, value)| *field(&mut costs) = *value);
+        let mut fields = costs.fields();
+        free.iter().zip(values).for_each(|(i, value)| *fields[*i].1 = *value);
         costs
     };
-    let start: Vec<f64> = free.iter().map(|field| *field(&mut initial.clone())).collect();
+    let start: Vec<f64> = free.iter().map(|i| start[*i]).collect();
     let values = fit(&start, |values| {
         let costs = with(values);
         samples.iter().map(|one| one.sample.weight * one.error(&costs)).collect()

@@ -4,8 +4,8 @@
 //! cache. Inputs are random numbers, in f32 as in 16 bits: equal bits would take less power.
 
 use cuda_gemm::{
-    Device, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Element, Extras, Gemm, Matrix,
-    OperandMut, OperandRef, Plan, Stream, bf16, f16,
+    Device, DeviceMatrix, DeviceMatrixRef, Element, Extras, Gemm, Matrix, OperandMut, OperandRef,
+    Plan, Stream,
 };
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -129,14 +129,18 @@ impl OperandPool {
         let operand = |(address, shape, ld), element, trans| {
             // SAFETY: the pool has these bytes, which are initialised, and lives as long as the
             // stream's work with them: freeing memory waits.
-            let view = unsafe { matrix(stream, element, address, stacked(&gemm, shape), ld) }?;
+            let view = unsafe {
+                OperandRef::of_element(stream, element, address, stacked(&gemm, shape), ld)
+            }?;
             let view = if gemm.batch > 1 { view.batch(gemm.batch)? } else { view };
             Ok::<_, Error>(if trans { view.t() } else { view })
         };
         let a = operand(a, input, gemm.trans_a)?;
         let b = operand(b, input, gemm.trans_b)?;
         // SAFETY: as above, and no other operand is in this buffer.
-        let c = unsafe { matrix_mut(stream, gemm.output, c, stacked(&gemm, shape_c), gemm.ldc) }?;
+        let c = unsafe {
+            OperandMut::of_element(stream, gemm.output, c, stacked(&gemm, shape_c), gemm.ldc)
+        }?;
         let c = if gemm.batch > 1 { c.batch(gemm.batch)? } else { c };
         let mut extras = Extras::new();
         let vector = |(address, length)| {
@@ -173,56 +177,4 @@ fn stacked(gemm: &Gemm, [rows, cols]: [usize; 2]) -> [usize; 2] {
 fn bytes(gemm: &Gemm, element: Element, [rows, _]: [usize; 2], ld: usize) -> u128 {
     let counts = [gemm.batch, rows, ld].into_iter();
     counts.fold(element.bytes() as u128, |bytes, count| bytes.saturating_mul(count as u128))
-}
-
-/// # Safety
-///
-/// The contract of [`DeviceMatrixRef::from_address`].
-unsafe fn matrix(
-    stream: &Stream,
-    element: Element,
-    address: u64,
-    shape: [usize; 2],
-    ld: usize,
-) -> Result<OperandRef<'_>, Error> {
-    // SAFETY: the caller's contract.
-    Ok(unsafe {
-        match element {
-            Element::F32 => {
-                DeviceMatrixRef::<f32>::from_address(stream, address, shape, ld)?.into()
-            }
-            Element::Bf16 => {
-                DeviceMatrixRef::<bf16>::from_address(stream, address, shape, ld)?.into()
-            }
-            Element::F16 => {
-                DeviceMatrixRef::<f16>::from_address(stream, address, shape, ld)?.into()
-            }
-        }
-    })
-}
-
-/// # Safety
-///
-/// The contract of [`DeviceMatrixMut::from_address`].
-unsafe fn matrix_mut(
-    stream: &Stream,
-    element: Element,
-    address: u64,
-    shape: [usize; 2],
-    ld: usize,
-) -> Result<OperandMut<'_>, Error> {
-    // SAFETY: the caller's contract.
-    Ok(unsafe {
-        match element {
-            Element::F32 => {
-                DeviceMatrixMut::<f32>::from_address(stream, address, shape, ld)?.into()
-            }
-            Element::Bf16 => {
-                DeviceMatrixMut::<bf16>::from_address(stream, address, shape, ld)?.into()
-            }
-            Element::F16 => {
-                DeviceMatrixMut::<f16>::from_address(stream, address, shape, ld)?.into()
-            }
-        }
-    })
 }

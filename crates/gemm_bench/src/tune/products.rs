@@ -5,7 +5,7 @@ use cuda_gemm::{Auto, Gemm};
 
 use super::search::CandidateSearch;
 use super::search_result::SearchResult;
-use super::tuner::{Progress, Steps, Tuner};
+use super::tuner::{Progress, Tuner};
 use crate::baseline;
 use crate::error::Error;
 use crate::shape::Shape;
@@ -66,16 +66,46 @@ impl Tuner {
         mut report: impl FnMut(Progress<'_>) -> Result<(), E>,
     ) -> Result<TunedProducts, E> {
         products.iter().try_for_each(check)?;
-        let before = self.context.ffma_gflops()?;
-        let total = products.len();
-        let mut run =
-            Steps { context: &self.context, wrong: 0, report: &mut report, done: 0, total };
-        let results = run.search(auto, products)?;
-        let wrong = run.wrong;
+        let context = &self.context;
+        let before = context.ffma_gflops()?;
+        // The software device has none.
+        let cublas = match context.device.is_soft() {
+            true => None,
+            false => match baseline::load(&context.device)? {
+                Ok(cublas) => Some(cublas),
+                Err(missing) => {
+                    report(Progress::NoBaseline(&missing))?;
+                    None
+                }
+            },
+        };
+        let search = CandidateSearch { context, auto, cublas: cublas.as_ref() };
+        let mut results = Vec::new();
+        for (done, gemm) in products.iter().enumerate() {
+            report(Progress::Step { done, total: products.len() })?;
+            let shape = Shape::of(gemm);
+            let result = match search.run(*gemm)? {
+                Ok(result) => result,
+                Err(reason) => {
+                    report(Progress::NotMeasured { shape, reason: &reason })?;
+                    continue;
+                }
+            };
+            if let Some(reason) = &result.not_compared {
+                report(Progress::NotCompared(reason))?;
+            }
+            for (configuration, reason) in &result.wrong {
+                let configuration = *configuration;
+                report(Progress::WrongChoice { shape, configuration, reason })?;
+            }
+            report(Progress::Product { result: &result })?;
+            results.push(result);
+        }
         if results.is_empty() {
             return Err(Error::NothingMeasured { count: products.len() }.into());
         }
-        let after = self.context.ffma_gflops()?;
+        let after = context.ffma_gflops()?;
+        let wrong = results.iter().map(|result| result.wrong.len()).sum();
         let losses: Vec<_> = results.iter().map(SearchResult::loss_of_chosen).collect();
         let measured_loss = stats::geometric_mean(&losses).unwrap_or(1.0);
         let ffma_gflops = before.zip(after).map(|(before, after)| [before, after]);
@@ -93,54 +123,6 @@ pub fn check(gemm: &Gemm) -> Result<(), Error> {
     match MeasuredProduct::is_possible(gemm) {
         true => Ok(()),
         false => Err(Error::NoRecord { shape: Shape::of(gemm).to_string() }),
-    }
-}
-
-impl<R> Steps<'_, R> {
-    /// Measures products.
-    pub(super) fn search<E: From<Error>>(
-        &mut self,
-        auto: &Auto,
-        products: &[Gemm],
-    ) -> Result<Vec<SearchResult>, E>
-    where
-        R: FnMut(Progress<'_>) -> Result<(), E>,
-    {
-        let device = &self.context.device;
-        // The software device has none.
-        let cublas = if device.is_soft() { None } else { Some(baseline::load(device)?) };
-        let cublas = match cublas {
-            Some(Ok(cublas)) => Some(cublas),
-            Some(Err(missing)) => {
-                (self.report)(Progress::NoBaseline(&missing))?;
-                None
-            }
-            None => None,
-        };
-        let search = CandidateSearch { context: self.context, auto, cublas: cublas.as_ref() };
-        let mut results = Vec::new();
-        for gemm in products {
-            self.step()?;
-            let shape = Shape::of(gemm);
-            let result = match search.run(*gemm)? {
-                Ok(result) => result,
-                Err(reason) => {
-                    (self.report)(Progress::NotMeasured { shape, reason: &reason })?;
-                    continue;
-                }
-            };
-            if let Some(reason) = &result.not_compared {
-                (self.report)(Progress::NotCompared(reason))?;
-            }
-            for (configuration, reason) in &result.wrong {
-                self.wrong += 1;
-                let configuration = *configuration;
-                (self.report)(Progress::WrongChoice { shape, configuration, reason })?;
-            }
-            (self.report)(Progress::Product { result: &result })?;
-            results.push(result);
-        }
-        Ok(results)
     }
 }
 

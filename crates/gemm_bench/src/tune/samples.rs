@@ -7,12 +7,9 @@
 use cuda_gemm::kernels::abi::{Arithmetic, KernelDescriptor};
 use cuda_gemm::select::Model;
 use cuda_gemm::select::table::Costs;
-use cuda_gemm::{
-    Activation, Auto, Axis, Compute, Configuration, Element, Epilogue, Error as GemmError,
-    ErrorKind, Gemm, Plan,
-};
+use cuda_gemm::{Activation, Auto, Axis, Compute, Configuration, Element, Epilogue, Gemm};
 
-use super::context::BenchmarkContext;
+use super::context::{BenchmarkContext, prepared};
 use super::pool::OperandPool;
 use super::validation::Class;
 use crate::batch::Policy;
@@ -219,17 +216,11 @@ impl Sampler<'_> {
         drawn: Vec<(Gemm, Configuration)>,
         policy: Policy,
     ) -> Result<Vec<Sample>, Error> {
-        let mut plans: Vec<Plan<'static>> = Vec::new();
+        let mut plans = Vec::new();
         let mut samples = Vec::new();
         for (gemm, configuration) in drawn {
-            let plan = self.auto.plan_by(gemm, &configuration).and_then(|plan| plan.prepare());
-            match plan {
-                Ok(plan) => plans.push(plan),
-                // Copies of A and B may not fit, or a large C has too many tiles.
-                Err(GemmError::TooLarge { .. }) => continue,
-                Err(error) if error.kind() == ErrorKind::OutOfMemory => continue,
-                Err(error) => return Err(error.into()),
-            }
+            let Some(plan) = prepared(self.auto, gemm, &configuration)? else { continue };
+            plans.push(plan);
             samples.push(Sample { gemm, configuration, ns: 0.0, weight: 0.0 });
         }
         if plans.is_empty() {

@@ -7,10 +7,9 @@
 use cuda_gemm::select::{Model, Prediction};
 use cuda_gemm::{Auto, Compute, Configuration, Error as GemmError, Gemm, PlanBuilder};
 
-use super::context::{self, BenchmarkContext, POLICY, TimedJob, check};
+use super::context::{self, BenchmarkContext, POLICY, check};
 use super::search_result::{Run, SearchResult, is_accurate};
 use crate::baseline::{Baseline, NotCompared};
-use crate::batch::Policy;
 use crate::buffers::RotatingBuffers;
 use crate::candidate::{Loaded, Selection};
 use crate::error::Error;
@@ -38,7 +37,7 @@ pub type Wrong = (Configuration, String);
 /// The choices to time, all of them right.
 #[derive(Default)]
 pub struct Candidates {
-    jobs: Vec<TimedJob>,
+    jobs: Vec<Job>,
     /// The jobs' runs, without times yet.
     runs: Vec<Run>,
     wrong: Vec<Wrong>,
@@ -68,31 +67,9 @@ impl Candidates {
             }
         };
         let rms_error = check.rms_error();
-        self.jobs.push(TimedJob { job, on: 0 });
+        self.jobs.push(job);
         self.runs.push(Run { configuration, predicted_ns, samples_ms: Vec::new(), rms_error });
         Ok(self.runs.last())
-    }
-
-    /// Says why there is no choice to time. It names the first wrong choice, or says that none fits
-    /// the memory.
-    pub fn why_none(&self) -> String {
-        let first = self.wrong.first();
-        let how = first.map(|(configuration, reason)| format!(", {configuration}: {reason}"));
-        how.unwrap_or_else(|| ", or does not fit the memory".to_owned())
-    }
-
-    /// Times all in turn. Returns the runs in the order they were added, and the wrong choices.
-    pub fn time(
-        self,
-        context: &BenchmarkContext,
-        policy: Policy,
-        buffers: RotatingBuffers,
-    ) -> Result<(Vec<Run>, Vec<Wrong>), Error> {
-        let Self { jobs, mut runs, wrong } = self;
-        for (run, samples_ms) in runs.iter_mut().zip(context.time(policy, &jobs, &mut [buffers])?) {
-            run.samples_ms = samples_ms;
-        }
-        Ok((runs, wrong))
     }
 }
 
@@ -118,10 +95,16 @@ impl CandidateSearch<'_> {
             };
         let found =
             self.candidates(gemm, predictions, cublas_rms_error, &mut buffers, &reference)?;
-        if found.runs.is_empty() {
-            return Ok(Err(format!("every kernel is wrong{}", found.why_none())));
+        let Candidates { jobs, mut runs, wrong } = found;
+        if runs.is_empty() {
+            let how = match wrong.first() {
+                Some((configuration, reason)) => format!("{configuration}: {reason}"),
+                None => "or does not fit the memory".to_owned(),
+            };
+            return Ok(Err(format!("every kernel is wrong, {how}")));
         }
-        let (mut runs, wrong) = found.time(self.context, POLICY, buffers)?;
+        let times = self.context.time_by(POLICY, jobs.len(), |i| buffers.enqueue(&jobs[i]))?;
+        runs.iter_mut().zip(times).for_each(|(run, times)| run.samples_ms = times);
         runs.sort_by(|a, b| a.predicted_ns.total_cmp(&b.predicted_ns));
         Ok(Ok(SearchResult { gemm, chosen, runs, wrong, cublas_rms_error, not_compared }))
     }

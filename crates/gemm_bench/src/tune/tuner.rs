@@ -88,35 +88,11 @@ impl Tuner {
     ///
     /// # Errors
     ///
-    /// The errors of [`Peaks::of`](crate::roofline::Peaks::of).
+    /// The errors of [`SideBySide::new`](crate::SideBySide::new).
     pub fn new(device: &Device) -> Result<Self, Error> {
         Ok(Self { context: BenchmarkContext::new(device)? })
     }
 }
-
-/// The state that a tuning's steps share.
-pub(super) struct Steps<'a, R> {
-    pub(super) context: &'a BenchmarkContext,
-    /// How many kernels and choices were wrong.
-    pub(super) wrong: usize,
-    pub(super) report: &'a mut R,
-    /// Kernels and products: those done, and all.
-    pub(super) done: usize,
-    pub(super) total: usize,
-}
-
-impl<R> Steps<'_, R> {
-    /// Reports that the next kernel or product begins.
-    pub(super) fn step<E>(&mut self) -> Result<(), E>
-    where
-        R: FnMut(Progress<'_>) -> Result<(), E>,
-    {
-        (self.report)(Progress::Step { done: self.done, total: self.total })?;
-        self.done += 1;
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

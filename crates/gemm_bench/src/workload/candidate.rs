@@ -10,7 +10,6 @@ use cuda_gemm::{
 };
 
 use crate::cublas::Cublas;
-use crate::cublas_fastest::CublasFastest;
 use crate::error::Error;
 use crate::job::{Candidate, Job, KernelOptions, Title};
 
@@ -22,7 +21,7 @@ pub const ALL: &str = "all";
 /// The selected kernels.
 ///
 /// ```
-/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm};
+/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Extras, Gemm};
 /// use gemm_bench::{KernelOptions, Selection};
 ///
 /// # fn main() -> Result<(), gemm_bench::Error> {
@@ -33,7 +32,7 @@ pub const ALL: &str = "all";
 ///     let candidate = loaded.prepare(gemm, KernelOptions::default(), Selection::Auto)?;
 ///     println!("auto takes {}", candidate.title.choice().unwrap_or_default());
 ///     let mut c = DeviceMatrix::<f32>::zeros(&device, [2, 2])?;
-///     candidate.job.expect("it runs").enqueue(&ones, &ones, &mut c)?;
+///     candidate.job.expect("it runs").enqueue_with(&ones, &ones, &mut c, Extras::new())?;
 ///     assert_eq!(c.to_vec()?, [2.0; 4]);
 /// }
 /// # Ok(())
@@ -275,12 +274,9 @@ impl Loaded {
                 (title.chosen, title.staged) = (Some(chosen.kernel.name()), chosen.staged);
                 prepare(builder)?
             }
-            Ok(Code::Cublas(cublas)) => choice.tolerate(match CublasFastest::is_for(&gemm) {
-                false => cublas.prepare(gemm).map(Job::Cublas),
-                true => {
-                    CublasFastest::new(cublas, gemm).map(|one| Job::CublasFastest(Box::new(one)))
-                }
-            })?,
+            Ok(Code::Cublas(cublas)) => {
+                choice.tolerate(cublas.prepare(gemm).map(|one| Job::Cublas(Box::new(one))))?
+            }
             Err(reason) => Err(Arc::clone(reason)),
         };
         if let Ok(Job::Kernel(plan)) = &job {

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use cuda_gemm::{Configuration, Extras, Gemm, OperandMut, OperandRef, Plan, find_kernel};
+use cuda_gemm::{
+    Configuration, Extras, Gemm, IntoOperand, IntoOperandMut, OperandRef, Plan, find_kernel,
+};
 
-use crate::cublas_fastest::CublasFastest;
 use crate::cublas_product::CublasProduct;
 use crate::error::Error;
 
@@ -94,9 +95,7 @@ pub enum Job {
     /// A kernel of this library.
     Kernel(Plan<'static>),
     /// cuBLAS.
-    Cublas(CublasProduct),
-    /// The fastest of cuBLAS.
-    CublasFastest(Box<CublasFastest>),
+    Cublas(Box<CublasProduct>),
 }
 
 impl Job {
@@ -105,7 +104,6 @@ impl Job {
         match self {
             Self::Kernel(plan) => plan.gemm(),
             Self::Cublas(product) => product.gemm(),
-            Self::CublasFastest(product) => product.gemm(),
         }
     }
 
@@ -113,15 +111,15 @@ impl Job {
     pub fn plan(&self) -> Option<&Plan<'static>> {
         match self {
             Self::Kernel(plan) => Some(plan),
-            Self::Cublas(_) | Self::CublasFastest(_) => None,
+            Self::Cublas(_) => None,
         }
     }
 
     /// The fastest of cuBLAS, in words, after it has run.
     pub fn chosen_by_cublas(&self) -> Option<String> {
         match self {
-            Self::CublasFastest(product) => product.chosen(),
-            Self::Kernel(_) | Self::Cublas(_) => None,
+            Self::Cublas(product) => product.chosen(),
+            Self::Kernel(_) => None,
         }
     }
 
@@ -132,29 +130,15 @@ impl Job {
     ///
     /// # Errors
     ///
-    /// The errors of [`Plan::run`] or [`CublasProduct::enqueue`].
-    pub fn enqueue<'m>(
-        &self,
-        a: impl Into<OperandRef<'m>>,
-        b: impl Into<OperandRef<'m>>,
-        c: impl Into<OperandMut<'m>>,
-    ) -> Result<(), Error> {
-        self.enqueue_with(a, b, c, Extras::new())
-    }
-
-    /// Enqueues the product with its epilogue's inputs: see [`Job::enqueue`].
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Job::enqueue`] and of [`Plan::run_with`].
+    /// The errors of [`Plan::run_with`] or [`CublasProduct::enqueue_with`].
     pub fn enqueue_with<'m>(
         &self,
-        a: impl Into<OperandRef<'m>>,
-        b: impl Into<OperandRef<'m>>,
-        c: impl Into<OperandMut<'m>>,
+        a: impl IntoOperand<'m>,
+        b: impl IntoOperand<'m>,
+        c: impl IntoOperandMut<'m>,
         extras: Extras<'m>,
     ) -> Result<(), Error> {
-        let (a, b, c) = (a.into(), b.into(), c.into());
+        let (a, b, c) = (a.into_operand(), b.into_operand(), c.into_operand_mut());
         let gemm = self.gemm();
         let (batch, [[rows_a, _], [rows_b, _], _]) = (gemm.batch, gemm.shapes());
         // Matrices of a batch lie one below the other, or all products share one.
@@ -170,7 +154,6 @@ impl Job {
         let c = if batch == 1 { c } else { c.batch(batch)? };
         match self {
             Self::Kernel(plan) => Ok(plan.run_with(a, b, c, extras)?),
-            Self::CublasFastest(product) => product.enqueue_with(a, b, c, extras),
             Self::Cublas(product) => product.enqueue_with(a, b, c, extras),
         }
     }

@@ -157,8 +157,8 @@ impl<'a> Workload<'a> {
                 let policy = (*repeat, SAMPLE_MS);
                 let Measured { batches, rates, launch_ms } =
                     meter.measure(&jobs, buffers, policy, None, &mut sampled)?;
-                let samples = batches.into_iter().map(Samples::of_batches);
-                samples.map(|samples| (samples, Some((rates, launch_ms)))).collect::<Vec<_>>()
+                let roofs = Some((rates, launch_ms));
+                batches.into_iter().map(|samples| (samples, roofs)).collect::<Vec<_>>()
             }
             None => {
                 let buffers = RefCell::new(buffers);

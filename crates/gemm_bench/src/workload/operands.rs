@@ -138,13 +138,9 @@ impl Operands {
         let [shape_a, shape_b, shape_c] = shapes(&gemm);
         let given =
             [("A", Some(&a), shape_a), ("B", Some(&b), shape_b), ("C", c.as_ref(), shape_c)];
-        for (what, matrix, [need_rows, need_cols]) in given {
-            let (rows, cols) = match matrix {
-                Some(matrix) => (matrix.rows(), matrix.cols()),
-                None => continue,
-            };
-            if (rows, cols) != (need_rows, need_cols) {
-                return Err(GemmError::Shape { what, rows, cols, need_rows, need_cols }.into());
+        for (what, matrix, shape) in given {
+            if let Some(matrix) = matrix {
+                GemmError::expect_shape(what, [matrix.rows(), matrix.cols()], shape)?;
             }
         }
         if gemm.epilogue.reads() {
@@ -405,13 +401,8 @@ impl Products<'_> {
         if let [reference] = references {
             return Ok(reference.check(result)?);
         }
-        let need_rows = shapes(self.operands.gemm())[2][0];
-        if result.rows() != need_rows {
-            let (what, need_cols) = ("the result", cols);
-            return Err(
-                GemmError::Shape { what, rows: result.rows(), cols, need_rows, need_cols }.into()
-            );
-        }
+        let [need_rows, _] = shapes(self.operands.gemm())[2];
+        GemmError::expect_shape("the result", [result.rows(), cols], [need_rows, cols])?;
         let mut all = Check::new(self.method, self.bound);
         for (product, reference) in references.iter().enumerate() {
             let elements = result.as_slice()[product * rows * cols..][..rows * cols].to_vec();

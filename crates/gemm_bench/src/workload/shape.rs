@@ -5,6 +5,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use cuda_gemm::Gemm;
+use gemm_report::Row;
 use host_system::format::excerpt;
 use host_system::text;
 use rand_chacha::ChaCha8Rng;
@@ -67,6 +68,13 @@ impl Shape {
         let Self { m, n, k, trans_a, trans_b, batch } = self;
         let gemm = Gemm::new(m, n, k).transposed(trans_a, trans_b);
         if batch == 1 { gemm } else { gemm.stacked(batch) }
+    }
+}
+
+impl From<&Row> for Shape {
+    fn from(row: &Row) -> Self {
+        let Row { m, n, k, trans_a, trans_b, batch, .. } = *row;
+        Self { m, n, k, trans_a, trans_b, batch }
     }
 }
 

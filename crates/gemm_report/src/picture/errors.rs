@@ -17,7 +17,7 @@ const RIGHT: f64 = WIDTH - MARGIN - 14.0;
 pub fn errors(run: &Run, kernel: &str) -> Option<Picture> {
     let rows = run.rows_of(Origin::Bench).filter(|row| row.kernel == kernel);
     let points: Vec<(&Row, [f64; 2])> =
-        rows.filter_map(|row| Some((row, [row.cublas_rms_error?, row.rms_error?]))).collect();
+        rows.filter_map(|row| Some((row, [row.bench.cublas_rms_error?, row.rms_error?]))).collect();
     let all = || points.iter().flat_map(|(_, errors)| *errors);
     let (low, high) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
     let larger = points.iter().filter(|(_, [cublas, own])| own > cublas).count();
@@ -50,7 +50,7 @@ pub fn errors(run: &Run, kernel: &str) -> Option<Picture> {
     for (row, [cublas, own]) in points {
         let words = format!(
             "{}, {}: {own:.2e}, cuBLAS {cublas:.2e}, {:.2} times",
-            row.shape,
+            row.shape(),
             kernel_words(row),
             own / cublas
         );

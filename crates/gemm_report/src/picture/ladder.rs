@@ -37,14 +37,14 @@ impl Unit {
 ///
 /// None if none of them has a time.
 pub fn ladder(run: &Run, shape: Shape) -> Option<Picture> {
-    let rows = run.rows_of(Origin::Ladder).filter(|row| row.shape == shape);
+    let rows = run.rows_of(Origin::Ladder).filter(|row| row.shape() == shape);
     let (cublas, rows): (Vec<_>, Vec<_>) = rows.partition(|row| row.kernel == "cublas");
     let cublas = cublas.into_iter().find(|row| row.gflops.is_some());
-    let in_shares = cublas.is_some() || rows.iter().any(|row| row.share_of_cublas.is_some());
+    let in_shares = cublas.is_some() || rows.iter().any(|row| row.ladder.share_of_cublas.is_some());
     let fastest = rows.iter().filter_map(|row| row.gflops).fold(0.0, f64::max);
     let unit = if fastest < 100.0 { GFLOPS } else { TFLOPS };
     let value = |row: &Row| match in_shares {
-        true => row.share_of_cublas,
+        true => row.ladder.share_of_cublas,
         false => row.gflops.map(|gflops| gflops / unit.gflops),
     };
     let largest = rows.iter().filter_map(|row| value(row)).reduce(f64::max)?;
@@ -125,7 +125,7 @@ fn bar(sheet: &mut Sheet, row: &Row, value: Option<f64>, scale: &Scale, middle: 
         canvas.text([start - 8.0, middle + 5.0], "k", Anchor::End, &row.kernel);
         let Some(value) = value else { return };
         // What is ahead of cuBLAS is to the right of its line, whatever the colour.
-        let class = if value > 1.0 && row.share_of_cublas.is_some() { "f1" } else { "f0" };
+        let class = if value > 1.0 && row.ladder.share_of_cublas.is_some() { "f1" } else { "f0" };
         let length = (scale.at(value) - start).max(1.0);
         canvas.rect(class, [start, middle - BAR / 2.0], [length, BAR], 2.0);
     });
@@ -156,7 +156,7 @@ fn words(row: &Row) -> String {
     if let Some(gflops) = row.gflops {
         words += &format!(", {:.2} TFLOP/s", gflops / 1e3);
     }
-    if let Some(share) = row.share_of_cublas {
+    if let Some(share) = row.ladder.share_of_cublas {
         words += &format!(", {:.1} % of cuBLAS's speed", 100.0 * share);
     }
     if let (Some(limit), Some(percent)) = (&row.limit, row.limit_percent) {

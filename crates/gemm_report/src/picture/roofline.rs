@@ -32,7 +32,7 @@ struct Point<'a> {
 /// The roofs may be another run's, on the same device: older ladders measured none. None if no rung
 /// of the ladder has a time.
 pub fn rung_roofline(run: &Run, shape: Shape, roofs: &Roofs) -> Option<Picture> {
-    let rows = run.rows_of(Origin::Ladder).filter(|row| row.shape == shape && row.rung.is_some());
+    let rows = run.rows_of(Origin::Ladder).filter(|row| row.shape() == shape && row.rung.is_some());
     let points: Vec<_> = rows
         .filter_map(|row| {
             let intensity = intensity(find(&row.kernel)?);
@@ -115,7 +115,7 @@ fn mark(canvas: &mut Canvas, point: &Point<'_>, x: &Scale, y: &Scale) {
     let words = format!(
         "{}, {}: {intensity:.2} FLOP per byte, {speed:.2} TFLOP/s",
         kernel_words(row),
-        row.shape
+        row.shape()
     );
     canvas
         .explained(&words, |canvas| canvas.mark("f0", Mark::Dot, [x.at(*intensity), y.at(*speed)]));

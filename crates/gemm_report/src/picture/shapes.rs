@@ -20,7 +20,7 @@ pub fn shapes(run: &Run, kernel: &str) -> Option<Picture> {
     let mut rows: Vec<(&Row, f64)> = run
         .rows_of(Origin::Bench)
         .filter(|row| row.kernel == kernel)
-        .filter_map(|row| Some((row, row.ratio?)))
+        .filter_map(|row| Some((row, row.bench.ratio?)))
         .collect();
     rows.sort_by(|(_, one), (_, other)| other.total_cmp(one));
     let ratios: Vec<f64> = rows.iter().map(|(_, ratio)| *ratio).collect();
@@ -41,7 +41,7 @@ pub fn shapes(run: &Run, kernel: &str) -> Option<Picture> {
     let mut sheet = Sheet::new(&format!("shapes-{kernel}"), &title, &[&what], &run.label);
     sheet.legend(&legend(&rows));
 
-    let names = rows.iter().map(|(row, _)| text_width(&row.shape.to_string(), MONO));
+    let names = rows.iter().map(|(row, _)| text_width(&row.shape().to_string(), MONO));
     let left = MARGIN + names.fold(text_width("M x N x K", MONO), f64::max) + 14.0;
     let right = WIDTH - MARGIN - NUMBER;
     let scale = Scale::log(span(&rows), [left, right]);
@@ -62,7 +62,7 @@ pub fn shapes(run: &Run, kernel: &str) -> Option<Picture> {
     for (place, (row, ratio)) in rows.iter().enumerate() {
         let y = top + 2.0 + (place as f64 + 0.5) * ROW;
         sheet.canvas.explained(&words(row, *ratio), |canvas| {
-            let (name, number) = (row.shape.to_string(), format!("{ratio:.3}"));
+            let (name, number) = (row.shape().to_string(), format!("{ratio:.3}"));
             canvas.text([left - 10.0, y + 5.0], "k", Anchor::End, &name);
             canvas.text([WIDTH - MARGIN, y + 5.0], "k", Anchor::End, &number);
             let (line, class, mark) = look(row);
@@ -86,7 +86,7 @@ const LOOKS: [(Verdict, &str, Look); 3] = [
 
 /// Where there is no verdict, there were too few samples for one.
 fn verdict(row: &Row) -> Verdict {
-    row.verdict.unwrap_or(Verdict::WithinNoise)
+    row.bench.verdict.unwrap_or(Verdict::WithinNoise)
 }
 
 fn look(row: &Row) -> Look {
@@ -105,7 +105,7 @@ fn legend(rows: &[(&Row, f64)]) -> Vec<Key> {
 }
 
 fn interval(row: &Row) -> Option<[f64; 2]> {
-    Some([row.ratio_low?, row.ratio_high?])
+    Some([row.bench.ratio_low?, row.bench.ratio_high?])
 }
 
 /// From the lowest to the highest end, with 1 inside, and a little more.
@@ -123,11 +123,11 @@ fn span(rows: &[(&Row, f64)]) -> [f64; 2] {
 
 fn words(row: &Row, ratio: f64) -> String {
     let mut words =
-        format!("{}, {}: {ratio:.3} times cuBLAS's speed", row.shape, kernel_words(row));
+        format!("{}, {}: {ratio:.3} times cuBLAS's speed", row.shape(), kernel_words(row));
     if let Some([low, high]) = interval(row) {
         words += &format!(" ({low:.3} to {high:.3})");
     }
-    if let (Some(own), Some(cublas)) = (row.median_ms(), row.cublas_median) {
+    if let (Some(own), Some(cublas)) = (row.median_ms(), row.bench.cublas_median) {
         words += &format!(", {own:.4} ms against {cublas:.4} ms");
     }
     words

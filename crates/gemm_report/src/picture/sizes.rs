@@ -43,8 +43,8 @@ fn cublas_look() -> Look {
 /// two sizes.
 pub fn sizes(run: &Run) -> Option<Picture> {
     let rows =
-        || run.rows_of(Origin::Bench).filter(|row| row.shape.is_square() && row.gflops.is_some());
-    let sizes: Vec<u64> = rows().map(|row| row.shape.n).collect();
+        || run.rows_of(Origin::Bench).filter(|row| row.shape().is_square() && row.gflops.is_some());
+    let sizes: Vec<usize> = rows().map(|row| row.shape().n).collect();
     let (least, most) = (*sizes.iter().min()?, *sizes.iter().max()?);
     if least == most || least == 0 {
         return None;
@@ -67,7 +67,7 @@ pub fn sizes(run: &Run) -> Option<Picture> {
 
     let (top, bottom) = (sheet.bottom + 16.0, sheet.bottom + 16.0 + HEIGHT);
     let ffma = roofs.as_ref().map_or(0.0, |roofs| roofs.ffma_gflops);
-    let speeds = rows().flat_map(|row| [row.gflops, row.cublas_gflops]).flatten();
+    let speeds = rows().flat_map(|row| [row.gflops, row.bench.cublas_gflops]).flatten();
     let highest = speeds.fold(ffma, f64::max) / 1e3;
     let step = round_up(highest / 6.0);
     let y = Scale::linear([0.0, (1.08 * highest / step).ceil() * step], [bottom, top]);
@@ -88,7 +88,7 @@ pub fn sizes(run: &Run) -> Option<Picture> {
 
     let of = |kernel: &str| {
         let mut rows: Vec<&Row> = rows().filter(|row| row.kernel == kernel).collect();
-        rows.sort_by_key(|row| row.shape.n);
+        rows.sort_by_key(|row| row.shape().n);
         rows
     };
     // cuBLAS ran next to each kernel, so the first one's rows have it.
@@ -98,7 +98,7 @@ pub fn sizes(run: &Run) -> Option<Picture> {
         cublas_look(),
         "cuBLAS",
         &of(next_to),
-        |row| row.cublas_gflops,
+        |row| row.bench.cublas_gflops,
         [&x, &y],
     );
     for (place, kernel) in kernels.iter().enumerate() {
@@ -121,7 +121,7 @@ fn curve(
     value: fn(&Row) -> Option<f64>,
     [x, y]: [&Scale; 2],
 ) {
-    let points = rows.iter().filter_map(|row| Some((row.shape.n as f64, value(row)? / 1e3)));
+    let points = rows.iter().filter_map(|row| Some((row.shape().n as f64, value(row)? / 1e3)));
     let points: Vec<(f64, f64)> = points.collect();
     // Where rows do not begin on 16 bytes, a product is another case than its neighbours.
     let aligned = points.iter().filter(|(size, _)| size % 4.0 == 0.0);

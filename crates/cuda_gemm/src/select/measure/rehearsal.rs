@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use gemm_matrix::{Element, bf16, f16};
 
+use super::Skipped;
 use super::agreement::{Agreement, largest_operand, tolerance};
 use crate::device::{Stream, Timer};
 use crate::error::Error;
@@ -32,30 +33,16 @@ const POISON: u32 = 0x7fc0_7fad;
 /// Words of a random pattern. It is a prime, so that rows begin at different words.
 const PATTERN: usize = 65_537;
 
-/// The outcome of a product's plans.
-pub(super) enum Outcome {
-    /// The plans were compared, and those that agree timed.
-    Timed {
-        /// The median times of plans that agree, in order.
-        timed: Vec<Timed>,
-        /// The other plans, and how they differ.
-        dropped: Vec<(Configuration, String)>,
-    },
-    /// One plan alone can be made.
-    NoOther,
-    /// K is too long for exact sums.
-    TooLong,
-    /// Device memory is too short.
-    TooLarge,
-}
+/// Choices with their times, and choices that were dropped with the reasons.
+type Rehearsed = (Vec<Timed>, Vec<(Configuration, String)>);
 
 /// Checks and times a product's plans in turn.
 pub(super) fn rehearse(
     stream: &Stream,
     gemm: &Gemm,
     builders: Vec<PlanBuilder>,
-) -> Result<Outcome, Error> {
-    let Some(largest) = largest_operand(gemm.k) else { return Ok(Outcome::TooLong) };
+) -> Result<Result<Rehearsed, Skipped>, Error> {
+    let Some(largest) = largest_operand(gemm.k) else { return Ok(Err(Skipped::TooLong)) };
     let device = stream.device();
     let flush = match device.is_soft() {
         // The software device has no cache, and is slow.
@@ -66,7 +53,7 @@ pub(super) fn rehearse(
     let needed = gemm.bytes().saturating_add(extras.saturating_mul(gemm.batch as u128));
     // Workspaces and copies need the other half.
     if needed.saturating_add(flush.into()) > u128::from(device.free_memory()? / 2) {
-        return Ok(Outcome::TooLarge);
+        return Ok(Err(Skipped::Memory));
     }
     let mut plans = Vec::new();
     for (at, builder) in builders.into_iter().enumerate() {
@@ -80,7 +67,7 @@ pub(super) fn rehearse(
         }
     }
     if plans.len() < 2 {
-        return Ok(Outcome::NoOther);
+        return Ok(Err(Skipped::NoChoice));
     }
     let mut matrices = Matrices::new(stream, gemm, largest)?;
     let mut agreement = Agreement::new(tolerance(gemm));
@@ -102,7 +89,7 @@ pub(super) fn rehearse(
         let ns = (1e6 * sample_stats::median(&ms)).max(1.0);
         Timed::new(*plan.configuration(), ns)
     });
-    Ok(Outcome::Timed { timed: timed.collect(), dropped })
+    Ok(Ok((timed.collect(), dropped)))
 }
 
 /// Milliseconds of each plan, a sample for each round.

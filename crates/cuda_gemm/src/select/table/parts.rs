@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::plan::{Configuration, find_kernel};
 use crate::problem::{Compute, Gemm};
 use crate::select::digests;
-use crate::select::product_key::{ProductKey, Store, as_launched, dense};
+use crate::select::product_key::{ProductKey, Stored, as_launched, dense};
 
 /// A [`Table`](crate::Table) before it is checked, and in JSON.
 #[derive(Clone, Serialize, Deserialize)]
@@ -105,19 +105,31 @@ pub struct EntryCosts {
 }
 
 impl EntryCosts {
+    /// The names and values of all costs.
+    pub fn fields(&mut self) -> [(&'static str, &mut f64); 10] {
+        [
+            ("step_ns", &mut self.step_ns),
+            ("shared_step_ns", &mut self.shared_step_ns),
+            ("block_ns", &mut self.block_ns),
+            ("store_ns", &mut self.store_ns),
+            ("next_tile", &mut self.next_tile),
+            ("reduction_ns", &mut self.reduction_ns),
+            ("partial_ns", &mut self.partial_ns),
+            ("out_of_bounds", &mut self.out_of_bounds),
+            ("misaligned_c", &mut self.misaligned_c),
+            ("misaligned_operand", &mut self.misaligned_operand),
+        ]
+    }
+
     /// All times multiplied by this factor.
     #[must_use]
-    pub fn times(self, factor: f64) -> Self {
-        let times = |ns: f64| factor * ns;
-        Self {
-            step_ns: times(self.step_ns),
-            shared_step_ns: times(self.shared_step_ns),
-            block_ns: times(self.block_ns),
-            store_ns: times(self.store_ns),
-            reduction_ns: times(self.reduction_ns),
-            partial_ns: times(self.partial_ns),
-            ..self
+    pub fn times(mut self, factor: f64) -> Self {
+        for (name, value) in self.fields() {
+            if name.ends_with("_ns") {
+                *value *= factor;
+            }
         }
+        self
     }
 }
 
@@ -149,12 +161,7 @@ pub struct DeviceCosts {
 #[serde(deny_unknown_fields)]
 pub struct MeasuredProduct {
     /// The precision.
-    #[serde(
-        default,
-        skip_serializing_if = "is_default",
-        serialize_with = "compute_name",
-        deserialize_with = "compute_by_name"
-    )]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub compute: Compute,
     /// Rows of A and C.
     pub m: usize,
@@ -172,12 +179,7 @@ pub struct MeasuredProduct {
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub batch: usize,
     /// The type of C. Only products in 16 bits distinguish types; for others it is f32.
-    #[serde(
-        default,
-        skip_serializing_if = "is_default",
-        serialize_with = "element_name",
-        deserialize_with = "element_by_name"
-    )]
+    #[serde(default, skip_serializing_if = "is_default", with = "ElementName")]
     pub output: Element,
     /// Whether an old C is read (beta not 0). Only products in 16 bits distinguish this.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -263,7 +265,7 @@ impl MeasuredProduct {
     ///
     /// In f32, a batch that is launched as one product with more rows has that product's record.
     pub fn new(gemm: &Gemm, best: Timed) -> Self {
-        let Store { output, reads_c, has_epilogue } = Store::of(gemm);
+        let Stored { output, reads_c, has_epilogue } = Stored::of(gemm);
         let Gemm { compute, m, n, k, trans_a, trans_b, batch, .. } = as_launched(gemm);
         Self { compute, m, n, k, trans_a, trans_b, batch, output, reads_c, has_epilogue, best }
     }
@@ -286,7 +288,7 @@ impl MeasuredProduct {
     /// The key of products that the record covers.
     pub(in crate::select) fn key(&self) -> Option<ProductKey> {
         let Self { output, reads_c, has_epilogue, .. } = *self;
-        Some(ProductKey::of(&self.gemm())?.stored(Store { output, reads_c, has_epilogue }))
+        Some(ProductKey::of(&self.gemm())?.stored(Stored { output, reads_c, has_epilogue }))
     }
 }
 
@@ -334,22 +336,13 @@ impl Timed {
     }
 }
 
-fn compute_name<S: Serializer>(compute: &Compute, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(compute.name())
-}
-
-fn compute_by_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Compute, D::Error> {
-    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-}
-
-fn element_name<S: Serializer>(element: &Element, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(element.name())
-}
-
-fn element_by_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Element, D::Error> {
-    let name = String::deserialize(deserializer)?;
-    let known = Element::ALL.into_iter().find(|known| known.name() == name);
-    known.ok_or_else(|| D::Error::custom(format!("there is no type `{name}` of elements")))
+/// The names of types of elements.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Element", rename_all = "lowercase")]
+enum ElementName {
+    F32,
+    Bf16,
+    F16,
 }
 
 fn name<S: Serializer>(

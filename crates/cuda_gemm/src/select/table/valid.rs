@@ -93,18 +93,8 @@ fn check_entry(entry: &str, costs: &EntryCosts) -> Result<(), String> {
         ));
     }
     positive(format_args!("{entry}.step_ns"), costs.step_ns)?;
-    for (field, value) in [
-        ("shared_step_ns", costs.shared_step_ns),
-        ("block_ns", costs.block_ns),
-        ("store_ns", costs.store_ns),
-        ("next_tile", costs.next_tile),
-        ("reduction_ns", costs.reduction_ns),
-        ("partial_ns", costs.partial_ns),
-        ("out_of_bounds", costs.out_of_bounds),
-        ("misaligned_c", costs.misaligned_c),
-        ("misaligned_operand", costs.misaligned_operand),
-    ] {
-        not_negative(format_args!("{entry}.{field}"), value)?;
+    for (field, value) in costs.clone().fields() {
+        not_negative(format_args!("{entry}.{field}"), *value)?;
     }
     Ok(())
 }
