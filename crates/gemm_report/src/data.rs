@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 
 use crate::run::Run;
 
-/// Digits of a number that are kept. An event's time has no more: it is an f32 of milliseconds.
-const DIGITS: usize = 7;
+/// Significant digits of a number that are kept. Repeated measurements differ in the fourth.
+const DIGITS: usize = 6;
 
 /// What the names of columns of samples end in. A page has the median of each.
 const SAMPLES: &str = "samples_ms";
@@ -20,7 +20,7 @@ const SAMPLES: &str = "samples_ms";
 /// Runs and the pictures that the page's text lacks: JSON, compressed (`deflate`), in base64.
 pub fn packed<'a>(runs: impl Iterator<Item = (&'a Run, Vec<String>)>) -> String {
     let runs: Vec<Value> = runs.map(|(one, pictures)| run(one, &pictures)).collect();
-    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
     let written = encoder.write_all(Value::Array(runs).to_string().as_bytes());
     let bytes = written.and_then(|()| encoder.finish()).expect("memory takes everything");
     BASE64_STANDARD.encode(bytes)
@@ -74,6 +74,6 @@ mod tests {
     #[test]
     fn numbers_keep_what_was_measured() {
         let value = json!({ "a": [0.14747961929866246, 21, 1e-9], "b": null });
-        assert_eq!(rounded(&value), json!({ "a": [0.1474796, 21, 1e-9], "b": null }));
+        assert_eq!(rounded(&value), json!({ "a": [0.14748, 21, 1e-9], "b": null }));
     }
 }
