@@ -283,7 +283,9 @@ mod tests {
     #[test]
     fn ratios_are_geometric_means() {
         let row = |m: u32, n: u32, ratio: f64| {
-            format!("{{\"m\":{m},\"n\":{n},\"k\":64,\"ratio\":{ratio},\"percent_of_ffma\":50.0}}\n")
+            format!(
+                "{{\"kernel\":\"auto\",\"m\":{m},\"n\":{n},\"k\":64,\"ratio\":{ratio},\"percent_of_ffma\":50.0}}\n"
+            )
         };
         let run = "{\"environment\":{\"device\":\"NVIDIA X\",\"cublas_version\":\"13.1\",\"unix_time\":1795327948}}\n"
             .to_string()

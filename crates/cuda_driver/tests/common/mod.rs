@@ -22,8 +22,9 @@ pub fn build(name: &str, source: &Path) -> PathBuf {
 pub fn fake_driver() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
-        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-        build("fake_driver", &tests.join("fake_driver/lib.rs"))
+        let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fake_driver.rs");
+        std::fs::write(&source, include_str!("../fake_driver/lib.rs")).unwrap();
+        build("fake_driver", &source)
     })
 }
 

@@ -4,31 +4,20 @@
 
 use std::ffi::c_int;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
+// `shared`, so that cargo builds the library; the driver API, which this program calls.
 use cuda_driver as _;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use shared as _;
 
+#[path = "../../common/mod.rs"]
 mod common;
 
 use common::{child, fake_driver};
 
-/// Builds `tests/extension`; the path of the library.
+/// This package's library, which cargo builds beside this program.
 fn extension() -> PathBuf {
-    // Cargo has built it already, unless this test is built alone.
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--package", "cuda_driver", "--example", "extension"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .env("CARGO_TARGET_DIR", target())
-        .status();
-    assert!(built.unwrap().success());
-    target().join("debug/examples/libextension.so")
-}
-
-/// Cargo's target directory: this program is in `debug/deps` of it.
-fn target() -> PathBuf {
-    let program = std::env::current_exe().unwrap();
-    program.ancestors().nth(3).unwrap().to_owned()
+    std::env::current_exe().unwrap().with_file_name("libshared.so")
 }
 
 /// Loads a library for all: what it exports, libraries that are loaded later find.

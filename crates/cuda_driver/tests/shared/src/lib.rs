@@ -1,4 +1,4 @@
-//! A shared library that uses `cust`, which the test `shared` loads.
+//! A shared library that uses `cust`, which its tests load.
 
 use cuda_driver as _;
 
