@@ -73,10 +73,10 @@ other_systems() {
     RUSTFLAGS="-D warnings" cargo check --quiet -p host -p xtask "${targets[@]}"
 }
 
-# Which crates a stage tests. The features are those that `host` asks for: what stages share is
-# compiled once. Arguments go to `cargo test`.
-libraries=(cuda_gemm gemm_bench gemm_matrix gemm_report gemm_verify host_system kernels-gpu sample_stats)
-device=(soft_cuda ptx_syntax cuda_driver)
+# Which crates a stage tests. They have the features that `host` asks for, so that stages compile what
+# they share once. Arguments go to `cargo test`.
+libraries=(cuda_gemm gemm_bench gemm_report gemm_verify host_system kernels-gpu sample_stats)
+device=(soft_cuda ptx_syntax cuda_driver shared)
 features=(--features cuda_driver/json)
 
 # The libraries behind `host`.
@@ -89,19 +89,9 @@ device_tests() {
     cargo test "${device[@]/#/-p}" "${features[@]}" "$@"
 }
 
-# What no other stage tests: the builder of kernels, the device library and the examples.
+# The builder of kernels, the device library, the examples, and what else has features of its own.
+# Faer and ndarray are the nightly's.
 builder_tests() {
-    every_test "${libraries[@]/#/--exclude=}" "${device[@]/#/--exclude=}" "$@"
-}
-
-# All three. The packages that need faer and ndarray are the nightly's.
-tested_apart=(host xtask xtask-new faer_views ndarray_stream)
-every_test() {
-    REQUIRE_RUST_SRC=1 cargo test --workspace "${tested_apart[@]/#/--exclude=}" "${features[@]}" "$@"
-}
-
-# The chores, among them a new project outside of this tree with the `[patch]` that it needs, and the
-# archives that they write.
-xtask_tests() {
-    cargo test -p xtask -p xtask-new -p ptx_syntax
+    local others=("${libraries[@]}" "${device[@]}" host xtask xtask-new faer_views ndarray_stream)
+    REQUIRE_RUST_SRC=1 cargo test --workspace "${others[@]/#/--exclude=}" "${features[@]}" "$@"
 }

@@ -24,6 +24,7 @@ type_it() {
 
 edited=kernels-gpu/src/ladder/f32/naive.rs
 record=kernels-gpu/ptx/SOURCES.sha256
+fresh= refused=
 cd "$(dirname "$0")/.."
 root=$PWD
 # They are as committed in the end, too.
@@ -31,7 +32,7 @@ git diff --exit-code --stat -- "$edited" kernels-gpu/ptx
 at_exit() {
     git checkout --quiet -- "$edited" "$record"
     cd "$root"
-    rm -rf "${fresh-}" "${refused-}"
+    rm -rf "$fresh" "$refused"
     [ -z "$had_rust_src" ] || has_rust_src || rustup component add rust-src
 }
 had_rust_src=$(has_rust_src && echo yes || true)
@@ -52,7 +53,7 @@ if has_rust_src; then
     echo 'error: the committed PTX was built anew: its digests are not those of its sources' >&2
     exit 1
 fi
-[ -z "${fresh-}" ] || type_it cargo test -p host
+[ -z "$fresh" ] || type_it cargo test -p host
 
 # `build-ptx` brings it back before it compiles, here what is wrong on the device alone.
 remove_rust_src
@@ -66,16 +67,8 @@ grep 'error: refused' "$refused"
 has_rust_src || { echo 'error: `build-ptx` has not brought rust-src' >&2; exit 1; }
 git checkout --quiet -- "$edited"
 
-# A comment rebuilds nothing.
-remove_rust_src
-printf '\n// Edited.\n' >>"$edited"
-type_it cargo run -p host -- --kernel naive --size 8
-if has_rust_src; then
-    echo 'error: the PTX was built anew for a comment' >&2
-    exit 1
-fi
-
 # An edited kernel is rebuilt by whatever runs it.
+remove_rust_src
 printf '\nconst _: u32 = 1;\n' >>"$edited"
 type_it cargo run -p host -- --kernel naive --size 8
 has_rust_src || { echo 'error: an edited kernel was not built anew' >&2; exit 1; }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use cuda_builder::CudaArch;
 use cuda_builder::sources::Family;
-use ptx_syntax::archive::Archive;
+use ptx_archive::Archive;
 
 /// The archive of each family of a crate of kernels.
 pub fn read(crate_dir: &Path, arch: CudaArch) -> Result<Vec<Vec<u8>>, String> {

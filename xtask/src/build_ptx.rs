@@ -9,7 +9,7 @@ use std::thread::{self, ScopedJoinHandle};
 use comfy_table::{CellAlignment, Table, presets};
 use cuda_builder::sources::{ARCHITECTURES, Family, SourceDigests, Stale, with_feature};
 use cuda_builder::{CudaArch, ptx, sources, target_dir};
-use ptx_syntax::archive::Archive;
+use ptx_archive::Archive;
 
 use crate::ptxas::{self, Ptxas, Resources};
 use crate::{archives, sass, stdio};
@@ -18,12 +18,13 @@ use crate::{archives, sass, stdio};
 const KERNELS: &str = "kernels-gpu";
 
 /// Everything else that decides what PTX comes out of it.
-const SHARED: [&str; 7] = [
+const SHARED: [&str; 8] = [
     "Cargo.lock",
     "Cargo.toml",
     "crates/cuda_builder",
     "crates/cuda_std",
     "crates/cuda_std_macros",
+    "crates/ptx_archive",
     "crates/ptx_syntax",
     "rust-toolchain.toml",
 ];
@@ -317,7 +318,7 @@ mod tests {
         let archive = |kernels: &[(&str, &str)]| {
             let kernels = kernels.iter().map(|(name, body)| entry(name, body));
             let text = kernels.fold(".version 7.0\n".to_owned(), |text, kernel| text + &kernel);
-            ptx_syntax::archive::pack(&text, &Archive::default()).unwrap()
+            ptx_archive::pack(&text, &Archive::default()).unwrap()
         };
         let before = archive(&[("a", "ret;"), ("b", "ret;"), ("c", "ret;")]);
         let after = archive(&[("d", "ret;"), ("c", "exit;"), ("a", "ret; // b")]);

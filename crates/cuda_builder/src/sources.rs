@@ -36,7 +36,8 @@
 //! - a kernel that reads its own file (`include_str!`), or the file of a module through a macro;
 //! - an included file whose name the build makes, as with `env!("OUT_DIR")`;
 //! - the line of a panic, which no kernel has that [`strict`](crate::CudaBuilder::strict) accepts;
-//! - `line!()` that a procedural macro makes.
+//! - `line!()` that a procedural macro makes;
+//! - the value of `env!` or `option_env!`.
 //!
 //! Parts of the workspace's `Cargo.toml` and `Cargo.lock` count: the versions of the packages that
 //! the crates reach, their lines in `[workspace.dependencies]`, and the settings for all packages.
@@ -47,7 +48,7 @@
 //! A crate of kernels may have families, a feature of its `Cargo.toml` each, which are built by
 //! themselves. Its line in the record names the feature, as `kernels-gpu --features half`, and its
 //! digest leaves out what stands under another feature. So an edit rebuilds its family only. The PTX
-//! of a family is committed as an [archive](ptx_syntax::archive) for each architecture, such as
+//! of a family is committed as an [archive](ptx_archive) for each architecture, such as
 //! `half.sm_80.ptx.xz`.
 
 use std::collections::HashMap;
@@ -58,7 +59,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-pub use ptx_syntax::archive::Archive;
+pub use ptx_archive::Archive;
 
 pub use self::family::{ARCHITECTURES, Family, Stale};
 use self::items::{Crate, Files};

@@ -141,7 +141,7 @@ fn a_kernel_in_another_file_has_the_same_digest() {
         assert!(arrays(&text).contains(&name.to_owned()), "{:?}", arrays(&text));
     }
     assert_eq!(arrays(&text), arrays(&moved));
-    assert_eq!(ptx_syntax::digests(&text), ptx_syntax::digests(&moved));
+    assert_eq!(ptx_archive::digests(&text), ptx_archive::digests(&moved));
 }
 
 #[test]

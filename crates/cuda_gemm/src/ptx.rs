@@ -11,7 +11,7 @@
 
 use std::sync::LazyLock;
 
-use ptx_syntax::archive::Archive;
+use ptx_archive::Archive;
 
 /// The kernels for one architecture, each compressed by itself and decompressed on demand.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ mod tests {
         for kernels in [&*SM_80, &*SM_90A] {
             for name in kernels.names() {
                 let text = kernels.kernel(name).unwrap();
-                let digest = ptx_syntax::digest(&text, name);
+                let digest = ptx_archive::digest(&text, name);
                 assert_eq!(digest.as_deref(), kernels.digest(name), "{name}");
             }
             assert_eq!(kernels.kernel("none"), None);

@@ -129,8 +129,8 @@ const FILTERS: &str = "<form id=\"filters\" role=\"search\" aria-label=\"Filter\
     <output id=\"count\" aria-live=\"polite\"></output>\n</form>\n";
 
 const TABLE: &str = "<section id=\"results\"><h2>All results</h2>\n\
-    <p>A column's name sorts by it. A kernel's name shows all that its row holds, with times in \
-    milliseconds and numbers to seven digits. <button type=\"button\" id=\"csv\">Save these rows as \
+    <p>A column's name sorts by it. A kernel's name shows its row without single samples. Times are in \
+    milliseconds, numbers have six digits. <button type=\"button\" id=\"csv\">Save these rows as \
     CSV</button></p>\n\
     <noscript><p>The table, and the pictures of runs that are not shown at once, need JavaScript.</p></noscript>\n\
     <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"All results\">\

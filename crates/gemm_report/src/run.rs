@@ -56,10 +56,9 @@ impl Environment {
 /// The results of one call: an environment, and what was measured there.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// The file, without what only this machine knows, and from the second run in it on which one
-    /// it is.
+    /// The file's name, without local folders. From the second run of a file on, with its number.
     pub label: String,
-    /// Not there if only what a command printed was kept.
+    /// `None` if only a command's output was kept.
     pub environment: Option<Environment>,
     /// The results, at least one.
     pub rows: Vec<Row>,

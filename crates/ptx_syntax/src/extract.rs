@@ -26,8 +26,7 @@ pub fn extract(text: &str, kernel: &str) -> Option<String> {
 }
 
 /// What [`extract`] cuts out for each kernel of a text, with its name, in their order.
-#[cfg(feature = "digest")]
-pub(crate) fn parts(text: &str) -> Vec<(&str, String)> {
+pub fn extract_all(text: &str) -> Vec<(&str, String)> {
     let all: Vec<_> = declarations(text).collect();
     let symbols = Symbols::of(&all);
     let entries = all.iter().filter(|one| one.is_entry());

@@ -4,10 +4,7 @@
 //! - [`parse`] makes a syntax tree ([`ast`]) of a module, and refuses what it does not know.
 //! - [`outline`] finds declarations and statements, and where they are in the text. It refuses
 //!   nothing.
-//! - [`extract`] cuts one kernel out of a module.
-//! - [`digest()`], with the feature of that name, is what two builds of a kernel are compared by.
-//! - [`archive`], with the feature of that name, keeps kernels compressed, each by itself; the
-//!   feature `pack` makes such archives.
+//! - [`extract`] cuts one kernel out of a module, [`extract_all`] each.
 //! - [`source`] finds the line of the source that a line of PTX comes from.
 //! - [`scan`] divides a text into lexemes, for all of these.
 //!
@@ -26,12 +23,8 @@
 //! # Ok::<(), ptx_syntax::SyntaxError>(())
 //! ```
 
-#[cfg(feature = "archive")]
-pub mod archive;
 pub mod ast;
 mod cursor;
-#[cfg(feature = "digest")]
-mod digest;
 mod error;
 mod extract;
 mod lexer;
@@ -42,8 +35,6 @@ pub mod source;
 mod statement;
 mod variable;
 
-#[cfg(feature = "digest")]
-pub use digest::{digest, digests};
 pub use error::SyntaxError;
-pub use extract::extract;
+pub use extract::{extract, extract_all};
 pub use parser::parse;

@@ -24,8 +24,8 @@ pub fn digest(source: &Crate, names: &Names, is_dependency: bool) -> Hash {
         keys.extend(context.exports());
     }
     let mut hashes: Vec<Hash> = keys.iter().map(|key| Sha256::digest(&key.bytes).into()).collect();
-    // Items of one name are told apart by what they mention, and that by what it mentions, as long
-    // as that tells more of them apart.
+    // Each round adds the hashes of the items that an item mentions. It ends when no more items
+    // differ.
     let mut kinds = hashes.iter().collect::<HashSet<_>>().len();
     loop {
         let next = keys.iter().zip(&hashes).map(|(key, own)| {
@@ -151,8 +151,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The tokens of a part, whose paths are replaced by what they lead to. Of the body of a macro,
-    /// which `is_own` denies, only that.
+    /// Adds the tokens of a part, with each path replaced by its target. Without `is_own`, for the
+    /// body of a macro, adds the targets alone.
     fn tokens(
         &self,
         span: &Span,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use ptx_syntax::archive::pack;
+use ptx_archive::pack;
 
 use super::{Archive, FOLDER, MANIFEST, RECORD, SourceDigests, settings, with_feature};
 use crate::{CudaArch, CudaBuilder, CudaBuilderError, DebugInfo};
@@ -60,8 +60,8 @@ impl Family<'_> {
     }
 
     /// Builds the kernels: without places in the source, in registers alone, and with the cheaper
-    /// addresses of LLVM's pass. No offset of theirs is the complement of an index, which the pass
-    /// gets wrong, and tests compare every kernel's results.
+    /// addresses of LLVM's pass. The pass miscompiles offsets `!index`. No kernel has one, and tests
+    /// compare every kernel's results.
     ///
     /// # Errors
     /// As [`CudaBuilder::build`].
@@ -81,7 +81,7 @@ impl Family<'_> {
     /// their bytes.
     ///
     /// # Errors
-    /// None that writing to memory can have.
+    /// Never in practice: it writes to memory.
     pub fn archive(&self, text: &str) -> Result<Vec<u8>, CudaBuilderError> {
         let committed = self.committed();
         let bytes = fs::read(&committed).unwrap_or_default();

@@ -442,10 +442,11 @@ fn lines_count_where_code_sees_them() {
 }
 
 /// The crates that decide about the kernels of this workspace.
-const CRATES: [&str; 5] = [
+const CRATES: [&str; 6] = [
     "crates/cuda_builder",
     "crates/cuda_std",
     "crates/cuda_std_macros",
+    "crates/ptx_archive",
     "crates/ptx_syntax",
     "kernels-gpu",
 ];

@@ -32,7 +32,7 @@ pub fn errors(run: &Run, kernel: &str) -> Option<Picture> {
          nearer to it than cuBLAS; of {} shapes, {larger} lie above",
         points.len()
     );
-    let mut sheet = Sheet::new(&format!("errors-{kernel}"), &title, &[&note], &run.label);
+    let mut sheet = Sheet::new(&format!("errors-{kernel}"), &title, &note, &run.label);
     sheet.legend(&[
         Key::new("", Some(("f1", Mark::Dot)), "no larger than cuBLAS's"),
         Key::new("", Some(("f2", Mark::Diamond)), "larger"),

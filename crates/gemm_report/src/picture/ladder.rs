@@ -67,7 +67,7 @@ pub fn ladder(run: &Run, shape: Shape) -> Option<Picture> {
         NARROW,
         &format!("ladder-{}", file_words(shape)),
         &title,
-        &[&what],
+        &what,
         &run.label,
     );
 

@@ -38,7 +38,7 @@ pub fn shapes(run: &Run, kernel: &str) -> Option<Picture> {
         cublas_words(run),
         if count == 1 { "" } else { "s" },
     );
-    let mut sheet = Sheet::new(&format!("shapes-{kernel}"), &title, &[&what], &run.label);
+    let mut sheet = Sheet::new(&format!("shapes-{kernel}"), &title, &what, &run.label);
     sheet.legend(&legend(&rows));
 
     let names = rows.iter().map(|(row, _)| text_width(&row.shape().to_string(), MONO));

@@ -61,7 +61,7 @@ pub fn sizes(run: &Run) -> Option<Picture> {
         }
         None => "TFLOP/s against M = N = K. Sizes that are no multiple of 4 lie off the lines",
     };
-    let mut sheet = Sheet::new("sizes", &title, &[note], &run.label);
+    let mut sheet = Sheet::new("sizes", &title, note, &run.label);
     let kernels = kernels(rows().filter(|row| row.kernel != "cublas"));
     sheet.legend(&legend(run, &kernels));
 

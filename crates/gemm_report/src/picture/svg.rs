@@ -196,24 +196,22 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    /// A picture with a title, notes that explain it, and the run that it shows.
-    pub fn new(name: &str, title: &str, notes: &[&str], source: &str) -> Self {
-        Self::with_width(WIDTH, name, title, notes, source)
+    /// A picture with a title, a note that explains it, and the run that it shows.
+    pub fn new(name: &str, title: &str, note: &str, source: &str) -> Self {
+        Self::with_width(WIDTH, name, title, note, source)
     }
 
     /// As [`Sheet::new`], of another width.
-    pub fn with_width(width: f64, name: &str, title: &str, notes: &[&str], source: &str) -> Self {
+    pub fn with_width(width: f64, name: &str, title: &str, note: &str, source: &str) -> Self {
         let mut canvas = Canvas::default();
         let mut y = 14.0;
         for line in wrap(title, width - 2.0 * MARGIN, 10.9) {
             y += 21.0;
             canvas.text([MARGIN, y - 2.0], "h", Anchor::Start, &line);
         }
-        for note in notes.iter().filter(|note| !note.is_empty()) {
-            for line in wrap(note, width - 2.0 * MARGIN, 8.0) {
-                y += 20.0;
-                canvas.text([MARGIN, y], "n", Anchor::Start, &line);
-            }
+        for line in wrap(note, width - 2.0 * MARGIN, 8.0) {
+            y += 20.0;
+            canvas.text([MARGIN, y], "n", Anchor::Start, &line);
         }
         let [name, title, source] = [name, title, source].map(str::to_owned);
         Self { name, title, source, width, canvas, bottom: y + 8.0 }

@@ -77,7 +77,7 @@ pub fn css(scope: &str) -> String {
         (".d3", "stroke-dasharray:10 4 2 4".to_owned()),
     ];
     let mut css: String =
-        fixed.iter().map(|(class, rule)| format!("{}{{{rule}}}", scoped(scope, class))).collect();
+        fixed.iter().map(|(class, rule)| format!("{scope} {class}{{{rule}}}")).collect();
     let colours = |column: usize| -> String {
         let rules = COLOURS.iter().map(|(property, class, colours)| {
             format!("{scope} .{class}{{{property}:{}}}", colours[column])
@@ -88,11 +88,6 @@ pub fn css(scope: &str) -> String {
     // Paper is light.
     css += &format!("@media screen and (prefers-color-scheme:dark){{{}}}", colours(1));
     css
-}
-
-fn scoped(scope: &str, classes: &str) -> String {
-    let selectors: Vec<_> = classes.split(',').map(|class| format!("{scope} {class}")).collect();
-    selectors.join(",")
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use front::WAIT;
 use kernels_gpu::abi::KernelDescriptor;
 use kernels_gpu::f32_kernels;
 use product::Product;
-use ptx_syntax::archive::Archive;
+use ptx_archive::Archive;
 use soft_cuda::{Checks, Config, Device, Schedule};
 
 /// Instructions that are taken away, by how their opcodes begin.

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use sha2::{Digest, Sha256};
 
-use crate::extract::{extract, parts};
-use crate::outline::declarations;
-use crate::scan::{Kind, Lexeme, lexemes};
+use ptx_syntax::outline::declarations;
+use ptx_syntax::scan::{Kind, Lexeme, lexemes};
+use ptx_syntax::{extract, extract_all};
 
 /// The SHA-256 of a kernel and of what it reaches, as 64 hex digits.
 ///
@@ -20,7 +20,7 @@ pub fn digest(text: &str, kernel: &str) -> Option<String> {
 
 /// The [`digest`] of each kernel of a text, by its name.
 pub fn digests(text: &str) -> BTreeMap<&str, String> {
-    parts(text).into_iter().map(|(name, part)| (name, of_part(&part))).collect()
+    extract_all(text).into_iter().map(|(name, part)| (name, of_part(&part))).collect()
 }
 
 pub(crate) fn of_part(part: &str) -> String {

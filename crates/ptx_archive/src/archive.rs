@@ -77,7 +77,7 @@ impl<'a> Archive<'a> {
         self.0.get(kernel).map(|packed| packed.digest.as_str())
     }
 
-    /// The PTX of a kernel, as [`extract`](crate::extract) cuts it out; none if there is no such
+    /// The PTX of a kernel, as [`extract`](ptx_syntax::extract) cuts it out; none if there is no such
     /// kernel.
     ///
     /// # Errors
@@ -98,12 +98,12 @@ impl Packed<'_> {
 /// Makes an archive of the kernels of a PTX text. The bytes of an unchanged kernel come from `before`.
 ///
 /// # Errors
-/// None that writing to memory can have.
+/// Never in practice: it writes to memory.
 #[cfg(feature = "pack")]
 pub fn pack(text: &str, before: &Archive<'_>) -> io::Result<Vec<u8>> {
     let (mut index, mut streams) = (String::new(), Vec::new());
     // In the order of their names, so that functions may change places in the source.
-    let kernels: BTreeMap<_, _> = crate::extract::parts(text).into_iter().collect();
+    let kernels: BTreeMap<_, _> = ptx_syntax::extract_all(text).into_iter().collect();
     for (name, kernel) in kernels {
         let digest = crate::digest::of_part(&kernel);
         let start = streams.len();
@@ -148,7 +148,7 @@ mod tests {
         let archive = Archive::read(&packed).unwrap();
         assert!(archive.names().eq(["a", "b"]));
         for name in ["a", "b"] {
-            assert_eq!(archive.kernel(name).unwrap(), crate::extract(TEXT, name));
+            assert_eq!(archive.kernel(name).unwrap(), ptx_syntax::extract(TEXT, name));
             assert_eq!(archive.digest(name), crate::digest(TEXT, name).as_deref());
         }
         assert_eq!(archive.kernel("c").unwrap(), None);
