@@ -170,8 +170,9 @@ struct Key {
     epilogue: Option<String>,
     compute: Option<String>,
     output: Option<String>,
-    /// Splits, clusters and staging, unless `auto` chose them.
-    options: Option<([Option<u32>; 2], bool)>,
+    margins: Option<String>,
+    /// Splits, clusters, blocks per multiprocessor and staging, unless `auto` chose them.
+    options: Option<([Option<u32>; 3], bool)>,
 }
 
 impl Key {
@@ -186,7 +187,9 @@ impl Key {
             epilogue: row.epilogue.clone(),
             compute: row.compute.clone(),
             output: row.output.clone(),
-            options: (!is_chosen).then_some(([row.splits, row.clusters], row.packed)),
+            margins: row.bench.margins.clone(),
+            options: (!is_chosen)
+                .then_some(([row.splits, row.clusters, row.blocks_per_multiprocessor], row.packed)),
         }
     }
 
@@ -210,17 +213,15 @@ struct Group<'a> {
 
 fn groups(runs: &[Run]) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
-    for run in runs {
-        for row in &run.rows {
-            let key = Key::of(row);
-            match groups.iter_mut().find(|group| group.key.matches(&key)) {
-                Some(group) => group.rows.push(row),
-                None => groups.push(Group {
-                    key,
-                    rows: vec![row],
-                    times: Vec::new(),
-                    ratios: Vec::new(),
-                }),
+    let mut rows: Vec<&Row> = runs.iter().flat_map(|run| &run.rows).collect();
+    // A row without an `l2` joins the group of one that has it.
+    rows.sort_by_key(|row| row.l2.is_none());
+    for row in rows {
+        let key = Key::of(row);
+        match groups.iter_mut().find(|group| group.key.matches(&key)) {
+            Some(group) => group.rows.push(row),
+            None => {
+                groups.push(Group { key, rows: vec![row], times: Vec::new(), ratios: Vec::new() })
             }
         }
     }

@@ -151,6 +151,8 @@ pub struct Row {
     pub splits: Option<u32>,
     /// Clusters that share the steps along K of all tiles, if there is not one for each tile.
     pub clusters: Option<u32>,
+    /// Resident blocks per multiprocessor, if they were limited.
+    pub blocks_per_multiprocessor: Option<u32>,
     /// Whether A and B were copied first, by choice.
     #[serde(default)]
     pub packed: bool,
@@ -258,6 +260,8 @@ pub struct Row {
 pub struct Bench {
     /// The function of cuBLAS to compare with, if the fastest of several was chosen.
     pub baseline: Option<String>,
+    /// Columns before and behind A, B and C in wider matrices, as in `1,2`; `None` for dense ones.
+    pub margins: Option<String>,
     /// Launches per sample of cuBLAS.
     pub cublas_launches: Option<u32>,
 

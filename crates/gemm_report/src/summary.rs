@@ -55,8 +55,9 @@ pub fn summary(runs: &[Run]) -> String {
 /// A plain product by `auto`, from a cold L2 cache, and its ratio.
 fn compared(row: &Row) -> Option<(&Row, f64)> {
     let is_cold = row.l2.as_deref().is_none_or(|l2| l2 == "cold");
-    let is_plain = is_cold && row.epilogue.is_none() && row.beta.is_none_or(|beta| beta == 0.0);
-    (row.kernel == "auto" && is_plain).then_some((row, row.bench.ratio?))
+    let is_dense = row.bench.margins.is_none();
+    let is_product = row.epilogue.is_none() && row.beta.is_none_or(|beta| beta == 0.0);
+    (row.kernel == "auto" && is_cold && is_dense && is_product).then_some((row, row.bench.ratio?))
 }
 
 fn cells(products: &[(Shape, f64)]) -> String {

@@ -143,6 +143,23 @@ fn differences_are_named() {
     assert_eq!(words, ["device: A B", "cuBLAS: 12 13"]);
 }
 
+/// A refused row does not say what the L2 cache held: it joins either policy, never both.
+#[test]
+fn results_of_other_choices_are_apart() {
+    let row = row("tile_64x64", 1.0, 1.5);
+    let with = |field: &str| row.replace("\"m\"", &format!("{field},\"m\""));
+    for field in [r#""blocks_per_multiprocessor":1"#, r#""margins":"1,2""#, r#""splits":2"#] {
+        let both = row.clone() + &with(field);
+        let report = compare(file(&both), file(&both), 0.01).unwrap();
+        assert_eq!(report.changes.len(), 2, "{field}");
+        assert!(compare(file(&row), file(&with(field)), 0.01).is_err(), "{field}");
+    }
+    let refused = with(r#""reason":"full""#).replace("PASS", "REFUSED");
+    let [cold, warm] = ["cold", "warm"].map(|l2| with(&format!(r#""l2":"{l2}""#)));
+    let all = refused + &cold + &warm;
+    assert_eq!(compare(file(&all), file(&all), 0.01).unwrap().changes.len(), 2);
+}
+
 #[test]
 fn what_cannot_be_compared_says_why() {
     let error = |before, after| compare(before, after, 0.01).unwrap_err().to_string();

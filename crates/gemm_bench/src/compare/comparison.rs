@@ -224,7 +224,11 @@ impl Comparison {
 
     fn new_row(&self, candidate: &Candidate, gemm: &Gemm) -> Row {
         let row = row::row(&candidate.title, gemm, Some(self.options.seed));
-        Row { origin: Origin::Bench, ..row }
+        let left = self.options.left;
+        let [[_, cols], ..] = gemm.shapes();
+        let right = gemm.lda.saturating_sub(cols + left);
+        let margins = (left + right > 0).then(|| format!("{left},{right}"));
+        Row { origin: Origin::Bench, bench: Bench { margins, ..row.bench }, ..row }
     }
 
     /// Makes the matrices, on the host and in device sets as memory allows; says how many sets are

@@ -280,9 +280,11 @@ impl Loaded {
             Err(reason) => Err(Arc::clone(reason)),
         };
         if let Ok(Job::Kernel(plan)) = &job {
-            let Configuration { kernel, splits, clusters, .. } = *plan.configuration();
+            let Configuration { kernel, splits, clusters, blocks_per_multiprocessor, .. } =
+                *plan.configuration();
             title.splits = kernel.abi().splits_k().then_some(splits);
             title.clusters = clusters;
+            title.blocks_per_multiprocessor = blocks_per_multiprocessor;
         }
         Ok(Candidate { title, job })
     }

@@ -57,6 +57,8 @@ pub struct Title {
     pub clusters: Option<u32>,
     /// The requested clusters, if any; they may exceed the possible number, or equal the tiles.
     pub asked_clusters: Option<u32>,
+    /// Resident blocks per multiprocessor, if they are limited.
+    pub blocks_per_multiprocessor: Option<u32>,
     /// Whether A and B are copied first, as chosen by `auto` or requested.
     pub staged: bool,
 }
@@ -69,10 +71,11 @@ impl Title {
 
     /// The choice of `auto`, in words; `None` for other rows.
     pub fn choice(&self) -> Option<String> {
-        let Self { chosen, splits, clusters, staged, .. } = *self;
+        let Self { chosen, splits, clusters, blocks_per_multiprocessor, staged, .. } = *self;
         let whole = Configuration::new(find_kernel(chosen?).ok()?);
         let splits = splits.unwrap_or(1);
-        Some(Configuration { splits, clusters, staged, ..whole }.to_string())
+        let choice = Configuration { splits, clusters, blocks_per_multiprocessor, staged, ..whole };
+        Some(choice.to_string())
     }
 }
 

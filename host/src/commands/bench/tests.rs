@@ -175,4 +175,6 @@ fn random_shapes_and_parts_of_wider_matrices() {
     let rows = Rows::new(reporter, 2 * products.len());
     let outcome = measure(&args, &device, rows, &choices, &products, None).unwrap();
     assert_eq!(outcome, Outcome::Right);
+    let saved = std::fs::read_to_string(args.save.as_ref().unwrap()).unwrap();
+    assert_eq!(saved.matches("\"margins\":\"1,2\"").count(), 2 * products.len());
 }
