@@ -87,7 +87,7 @@ impl LaunchPlan {
             *configuration;
         let has_clusters = kernel.abi() == KernelAbi::WgmmaClusters;
         let most_blocks = kernel.blocks_per_multiprocessor();
-        let blocks = blocks.unwrap_or(most_blocks);
+        let blocks = blocks.map_or(most_blocks, |blocks| blocks.min(most_blocks));
         let is_divided = clusters.is_some() || blocks != most_blocks;
         if splits > 1 && !kernel.abi().splits_k() || is_divided && !has_clusters {
             return Err(Error::CannotSplit { kernel: kernel.name() });

@@ -13,8 +13,9 @@ use crate::error::Error;
 /// The arithmetic of a [`Gemm`](crate::Gemm)'s multiplications.
 ///
 /// Sums, alpha, beta and the inputs of an [`Epilogue`](crate::Epilogue) are always f32. The caller
-/// chooses the precision. [`Auto::choose`](crate::Auto::choose) may use FMAs for a product in TF32
-/// or tf32x3 if they are predicted to be faster: they are at least as accurate.
+/// chooses the precision. FMAs are at least as accurate as TF32 and tf32x3.
+/// [`Auto::choose`](crate::Auto::choose) may use them for such a product: in TF32 if they are
+/// predicted within 2 % of tensor cores, in tf32x3 if they are predicted to be faster.
 ///
 /// ```
 /// use cuda_gemm::{Compute, Element, Gemm};

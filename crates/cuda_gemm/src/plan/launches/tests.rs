@@ -171,3 +171,21 @@ fn too_much_shared_memory_names_both_numbers() {
     // With alpha 0 nothing is summed, so shared memory is not needed.
     assert!(plan(hungry, Gemm::new(1, 1, 4096).scaled(0.0, 1.0)).is_ok());
 }
+
+#[test]
+fn more_blocks_than_fit_are_the_most() {
+    let is_limited = |kernel: &&KernelDescriptor| kernel.blocks_per_multiprocessor() > 1;
+    let mut kernels = kernels_gpu::kernels().filter(is_limited);
+    let kernel = kernels.find(|kernel| kernel.abi() == KernelAbi::WgmmaClusters).unwrap();
+    let with = |blocks_per_multiprocessor| {
+        let whole = Configuration::new(kernel);
+        let configuration = Configuration { blocks_per_multiprocessor, ..whole };
+        let gemm = Gemm::new(256, 256, 256);
+        let plan = LaunchPlan::new(&configuration, gemm, &Limits::H200, "a device").unwrap();
+        (*plan.configuration(), plan.shared_bytes())
+    };
+    let most = kernel.blocks_per_multiprocessor();
+    assert_eq!(with(Some(most + 1)), with(None));
+    assert_eq!(with(Some(most)), with(None));
+    assert_ne!(with(Some(1)), with(None));
+}

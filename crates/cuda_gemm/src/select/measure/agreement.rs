@@ -59,8 +59,8 @@ impl Agreement {
             return Ok(());
         };
         let is_near = |(one, other): (&f32, &f32)| {
-            // Infinities are equal.
-            one == other || (one - other).abs() <= self.tolerance * one.abs()
+            // An infinity equals itself alone: in proportion to it, any difference is small.
+            one == other || one.is_finite() && (one - other).abs() <= self.tolerance * one.abs()
         };
         match reference.iter().zip(&result).position(|pair| !is_near(pair)) {
             None if reference.len() == result.len() => Ok(()),
@@ -118,5 +118,9 @@ mod tests {
         smooth.compare(vec![100.00001, 0.0]).unwrap();
         assert!(smooth.compare(vec![100.001, 0.0]).is_err());
         assert!(smooth.compare(vec![100.0, 0.001]).is_err());
+        let mut smooth = Agreement::new(tolerance(&with(Activation::Gelu)));
+        smooth.compare(vec![f32::INFINITY]).unwrap();
+        assert!(smooth.compare(vec![65504.0]).is_err());
+        smooth.compare(vec![f32::INFINITY]).unwrap();
     }
 }
