@@ -134,11 +134,10 @@ pub enum Command {
 
     /// Measures this device, for auto to choose by.
     ///
-    /// First each f32 kernel is checked and timed with a few grids. Then, for a list of products,
-    /// the predicted fastest takes turns with the runners-up; Hopper's tensor cores take part.
-    /// A kernel whose rms error exceeds 1.10 times cuBLAS's in f32 is never chosen. With --sizes or
-    /// --shapes only these products are measured, and added to a table of this device. --validate
-    /// judges auto on random products. The exit status is 1 if a kernel is wrong.
+    /// Each kernel is checked, and timed with random products. A table of costs follows from the
+    /// times. With --sizes or --shapes only these products are measured: the predicted fastest takes
+    /// turns with the runners-up, and auto's file of products keeps the fastest. --validate judges
+    /// auto on random products. The exit status is 1 if a kernel is wrong.
     #[command(after_help = TUNE)]
     Tune(TuneArgs),
 

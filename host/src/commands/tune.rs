@@ -13,23 +13,20 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use host::select::table::{Costs, EntryCosts};
-use host::tune::{Calibration, Effort, Fit, Progress, Run, SearchResult, Tuner};
+use host::tune::{Calibration, Effort, Fit, Progress, Tuner};
 use host::{Device, Table, select};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::outcome::Outcome;
 use super::product;
-use crate::error::{Error, no_baseline, not_compared};
+use crate::error::Error;
 use crate::io::device::DeviceArg;
 use crate::io::output::Output;
 use crate::io::progress::Steps;
 use crate::io::{device, stdio};
-use crate::report::format::milliseconds;
-use crate::report::json;
 use crate::report::save::Save;
 use args::TuneArgs;
-use lines::SearchLine;
 
 /// Does what the options say.
 pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
@@ -69,7 +66,7 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
             steps.at(done, total);
             Ok(())
         }
-        other => steps.above(|| report(&other, None)),
+        other => steps.above(|| report(&other)),
     };
     let Calibration { table, samples, fits, error, wrong, ffma_gflops } =
         tuner.run(effort, report)?;
@@ -145,30 +142,21 @@ fn open(args: &TuneArgs) -> Result<Device, Error> {
     Ok(device)
 }
 
-/// Prints what happens, and saves a product's times.
-fn report(progress: &Progress<'_>, save: Option<&mut Save>) -> Result<(), Error> {
+/// Prints what happens, except steps and measured products.
+fn report(progress: &Progress<'_>) -> Result<(), Error> {
     match progress {
-        // The bar shows it.
-        Progress::Step { .. } => {}
+        Progress::Step { .. } | Progress::Product { .. } | Progress::Judged(_) => {}
         Progress::DoesNotRun(kernel) => {
             stdio::note(format_args!("{} does not run on this device", kernel.name()));
         }
         Progress::WrongKernel { kernel, mistake } => {
             stdio::print(&format!("{:<16}WRONG, not measured: {mistake}\n", kernel.name()))?;
         }
-        Progress::NoBaseline(missing) => stdio::say(no_baseline(missing)),
-        Progress::NotCompared(reason) => stdio::say(not_compared(reason)),
         Progress::NotMeasured { shape, reason } => {
             stdio::say(format_args!("warning: {shape} is not measured: {reason}"));
         }
         Progress::WrongChoice { shape, configuration, reason } => {
             stdio::print(&format!("{shape}: {configuration} is WRONG: {reason}\n"))?;
-        }
-        Progress::Product { result } => {
-            if let Some(save) = save {
-                save.line(&json::line(&SearchLine::new(result)))?;
-            }
-            stdio::print(&product_line(result))?;
         }
     }
     Ok(())
@@ -184,50 +172,12 @@ fn costs_line(costs: &Costs, Fit { samples, error }: Fit) -> String {
     )
 }
 
-/// What came of a product, for people.
-fn product_line(result: &SearchResult) -> String {
-    let ms = |ns: f64| milliseconds(1e-6 * ns);
-    let fastest = result.fastest();
-    let chosen = match result.chosen_run() {
-        Some(run) => format!("{:>11} measured", ms(run.ns())),
-        None => "not measured".to_owned(),
-    };
-    let left_out = result.left_out().map(|(run, error)| {
-        let Run { configuration, .. } = run;
-        format!("; left out: {configuration}, {}, rms error {error:.2}x cuBLAS's", ms(run.ns()))
-    });
-    format!(
-        "{:<7}{:<20}{:>11} predicted, {chosen}, {}; fastest {:>11}, {:.3}x, {}{}\n",
-        result.gemm.compute,
-        result.shape(),
-        ms(result.chosen.ns),
-        result.chosen.configuration,
-        ms(fastest.ns()),
-        result.loss_of_chosen(),
-        fastest.configuration,
-        left_out.unwrap_or_default(),
-    )
-}
-
 /// How clocks drift, in words.
 fn drift(ffma_gflops: Option<[f64; 2]>) -> String {
     let words = ffma_gflops.map(|[before, after]| {
         format!("; multiply-adds {before:.0} GFLOP/s before, {after:.0} after")
     });
     words.unwrap_or_default()
-}
-
-/// What errors decided, in words.
-fn errors(results: &[SearchResult]) -> String {
-    if results.iter().all(|result| result.cublas_rms_error.is_none()) {
-        return "not compared with cuBLAS's".to_owned();
-    }
-    let left_out = results.iter().filter(|result| result.left_out().is_some()).count();
-    let inaccurate = results.iter().filter(|result| !result.is_accurate()).count();
-    format!(
-        "the fastest was left out for its rms error for {left_out} shape(s); no choice was as \
-         accurate as cuBLAS for {inaccurate}"
-    )
 }
 
 /// Where the table goes.

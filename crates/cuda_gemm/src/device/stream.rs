@@ -9,6 +9,7 @@ use cust::stream::{Stream as CudaStream, StreamFlags};
 
 use super::handle::Device;
 use super::queue::{Exclusive, Queue};
+use super::timer::Event;
 use crate::error::Error;
 
 /// `CU_EVENT_DISABLE_TIMING`.
@@ -195,29 +196,16 @@ impl Stream {
             return Ok(());
         }
         let _current = self.device.enter()?;
-        let mut event = sys::CUevent::NULL;
-        // SAFETY: `event` is valid for the write.
-        let created = unsafe { sys::cuEventCreate(&raw mut event, DISABLE_TIMING) };
-        self.device.check("cuEventCreate", created)?;
+        let event = Event::new(&self.device, DISABLE_TIMING)?;
         // One lock after the other, so that two threads cannot deadlock.
-        let recorded = {
+        {
             let _exclusive = other.exclusive();
-            // SAFETY: the event and the stream exist.
-            unsafe { sys::cuEventRecord(event, other.as_raw()) }
-        };
-        let waits = {
-            let _exclusive = self.exclusive();
-            // SAFETY: as above.
-            unsafe { sys::cuStreamWaitEvent(self.as_raw(), event, 0) }
-        };
-        // SAFETY: not used again; the driver keeps an event while work waits for it.
-        let destroyed = unsafe { sys::cuEventDestroy_v2(event) };
-        let results = [
-            ("cuEventRecord", recorded),
-            ("cuStreamWaitEvent", waits),
-            ("cuEventDestroy", destroyed),
-        ];
-        results.into_iter().try_for_each(|(call, result)| self.device.check(call, result))
+            event.record(other)?;
+        }
+        let _exclusive = self.exclusive();
+        // SAFETY: the event and the stream exist.
+        let waits = unsafe { sys::cuStreamWaitEvent(self.as_raw(), event.raw(), 0) };
+        self.device.check("cuStreamWaitEvent", waits)
     }
 }
 

@@ -43,7 +43,7 @@ impl Timer {
     ///
     /// [`Error::Driver`] if events run out.
     pub fn on(stream: &Stream) -> Result<Self, Error> {
-        let event = || Event::new(stream.device());
+        let event = || Event::new(stream.device(), 0);
         Ok(Self { stream: stream.clone(), start: event()?, stop: event()? })
     }
 
@@ -77,9 +77,9 @@ impl Timer {
         // No other thread's capture gets the events, and no other thread's work is timed.
         let _exclusive = self.stream.exclusive();
         let _current = self.stream.device().enter()?;
-        self.record(&self.start)?;
+        self.start.record(&self.stream)?;
         let mut found = enqueue(self)?;
-        self.record(&self.stop)?;
+        self.stop.record(&self.stream)?;
         meanwhile(&mut found);
         // Through the stream, which recognises faults.
         self.stream.synchronize()?;
@@ -105,16 +105,10 @@ impl Timer {
             code => device.check("cuEventQuery", code).map(|()| true),
         }
     }
-
-    fn record(&self, event: &Event) -> Result<(), Error> {
-        // SAFETY: the event and the stream exist, on one device.
-        let recorded = unsafe { sys::cuEventRecord(event.event, self.stream.as_raw()) };
-        self.stream.device().check("cuEventRecord", recorded)
-    }
 }
 
-/// An event that records a time.
-struct Event {
+/// A point in the order of a stream's work.
+pub(super) struct Event {
     event: CUevent,
     device: Device,
 }
@@ -125,13 +119,27 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
-    fn new(device: &Device) -> Result<Self, Error> {
+    /// Makes an event. Without flags it records times.
+    pub(super) fn new(device: &Device, flags: u32) -> Result<Self, Error> {
         let _current = device.enter()?;
         let mut event = CUevent::NULL;
-        // SAFETY: `event` is valid for the write. Without flags it records times.
-        let created = unsafe { sys::cuEventCreate(&raw mut event, 0) };
+        // SAFETY: `event` is valid for the write.
+        let created = unsafe { sys::cuEventCreate(&raw mut event, flags) };
         device.check("cuEventCreate", created)?;
         Ok(Self { event, device: device.clone() })
+    }
+
+    /// The driver's handle.
+    pub(super) fn raw(&self) -> CUevent {
+        self.event
+    }
+
+    /// Enqueues the event on a stream of its device. The caller has made the device current, and
+    /// has the right to enqueue.
+    pub(super) fn record(&self, stream: &Stream) -> Result<(), Error> {
+        // SAFETY: the event and the stream exist, on one device.
+        let recorded = unsafe { sys::cuEventRecord(self.event, stream.as_raw()) };
+        self.device.check("cuEventRecord", recorded)
     }
 }
 

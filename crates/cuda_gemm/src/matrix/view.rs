@@ -301,28 +301,6 @@ impl<'m, T> DeviceMatrixRef<'m, T> {
     }
 }
 
-impl<'m> OperandRef<'m> {
-    /// A matrix at a device address that another library owns, of this element type.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::LeadingDimension`].
-    ///
-    /// # Safety
-    ///
-    /// The contract of [`DeviceMatrixRef::from_address`].
-    pub unsafe fn of_element(
-        stream: &'m Stream,
-        element: Element,
-        address: u64,
-        shape: [usize; 2],
-        ld: usize,
-    ) -> Result<Self, Error> {
-        expect_room(usize::MAX, shape, ld)?;
-        Ok(Self::new(stream, element, address, shape, ld))
-    }
-}
-
 impl<'m, T: Scalar> DeviceMatrixRef<'m, T> {
     /// A matrix in another buffer, from the slice's first element on.
     ///

@@ -8,7 +8,6 @@ use cust::memory::{DeviceCopy, DeviceSlice};
 use gemm_matrix::{Element, MatrixRef, Scalar};
 
 use super::memory::copy_from_host;
-use super::operand::{OperandMut, OperandRef};
 use super::view::DeviceMatrixRef;
 use crate::device::Stream;
 use crate::error::Error;
@@ -134,29 +133,6 @@ impl<'m, T> DeviceMatrixMut<'m, T> {
     /// The matrices, for reading during the whole borrow; nothing else may write them then.
     pub(super) fn into_view(self) -> DeviceMatrixRef<'m, T> {
         self.view
-    }
-}
-
-impl<'m> OperandMut<'m> {
-    /// A matrix at a device address, for writing: see [`OperandRef::of_element`].
-    ///
-    /// # Errors
-    ///
-    /// [`Error::LeadingDimension`].
-    ///
-    /// # Safety
-    ///
-    /// The contract of [`DeviceMatrixMut::from_address`].
-    pub unsafe fn of_element(
-        stream: &'m Stream,
-        element: Element,
-        address: u64,
-        shape: [usize; 2],
-        ld: usize,
-    ) -> Result<Self, Error> {
-        // SAFETY: the caller's contract.
-        let view = unsafe { OperandRef::of_element(stream, element, address, shape, ld) }?;
-        Ok(Self::new(view))
     }
 }
 

@@ -17,16 +17,9 @@ pub(crate) const MAX_PLANS: usize = 1024;
 #[derive(Default)]
 pub(crate) struct PlanCache(HashMap<Key, Arc<Core>>);
 
-/// The properties that calls of one plan share. Alpha and beta matter only in being 0 or not.
-#[derive(PartialEq, Eq, Hash)]
-struct Key {
-    variant: Variant,
-    sizes: [usize; 10],
-    flags: [bool; 6],
-    compute: Compute,
-    output: Element,
-    epilogue: Epilogue,
-}
+/// The properties that calls of one plan share: its variant, sizes and flags, precision, type of C
+/// and epilogue.
+type Key = (Variant, [usize; 10], [bool; 6], Compute, Element, Epilogue);
 
 /// What tells plans of one product apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -39,26 +32,14 @@ pub(crate) struct Variant {
     pub(crate) is_measured: bool,
 }
 
-impl Key {
-    fn new(gemm: &Gemm, variant: Variant) -> Self {
-        let Gemm { m, n, k, lda, ldb, ldc, batch, compute, output, epilogue, .. } = *gemm;
-        let [stride_a, stride_b, stride_c] = gemm.strides();
-        Self {
-            variant,
-            sizes: [m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c],
-            flags: [
-                gemm.trans_a,
-                gemm.trans_b,
-                gemm.pointers,
-                gemm.factors_on_device,
-                gemm.alpha == 0.0,
-                gemm.beta == 0.0,
-            ],
-            compute,
-            output,
-            epilogue,
-        }
-    }
+/// The key of a product. Alpha and beta matter only in being 0 or not.
+fn key(gemm: &Gemm, variant: Variant) -> Key {
+    let Gemm { m, n, k, lda, ldb, ldc, batch, compute, output, epilogue, .. } = *gemm;
+    let Gemm { trans_a, trans_b, pointers, factors_on_device, alpha, beta, .. } = *gemm;
+    let [stride_a, stride_b, stride_c] = gemm.strides();
+    let sizes = [m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c];
+    let flags = [trans_a, trans_b, pointers, factors_on_device, alpha == 0.0, beta == 0.0];
+    (variant, sizes, flags, compute, output, epilogue)
 }
 
 /// The product with nonzero factors set to 1, as the key of its plan.
@@ -75,7 +56,7 @@ impl PlanCache {
 
     /// The plan of a product, if it exists.
     pub(crate) fn find(&self, gemm: &Gemm, variant: Variant) -> Option<Arc<Core>> {
-        self.0.get(&Key::new(gemm, variant)).cloned()
+        self.0.get(&key(gemm, variant)).cloned()
     }
 
     /// Prepares a plan and keeps it.
@@ -97,7 +78,7 @@ impl PlanCache {
         if self.0.len() == MAX_PLANS {
             self.0.clear();
         }
-        self.0.insert(Key::new(gemm, variant), Arc::clone(&core));
+        self.0.insert(key(gemm, variant), Arc::clone(&core));
         Ok(core)
     }
 }

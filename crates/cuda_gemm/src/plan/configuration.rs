@@ -71,16 +71,12 @@ impl Configuration {
             return Err(format!("`{name}` takes neither splits nor copies"));
         }
         let most_splits = if has_clusters { most_splits(gemm, kernel) } else { u32::MAX };
+        let has_blocks = kernel.blocks_per_multiprocessor() > 1;
         let is_possible = (1..=most_splits).contains(&splits)
             && clusters.is_none_or(|clusters| clusters > 0 && has_clusters)
-            && blocks.is_none_or(|blocks| blocks == 1 && has_blocks(kernel));
+            && blocks.is_none_or(|blocks| blocks == 1 && has_clusters && has_blocks);
         is_possible.then_some(()).ok_or_else(|| format!("`{name}` cannot be launched so: {self}"))
     }
-}
-
-/// Whether the blocks per multiprocessor are a choice for this kernel.
-fn has_blocks(kernel: &KernelDescriptor) -> bool {
-    kernel.abi() == KernelAbi::WgmmaClusters && kernel.blocks_per_multiprocessor() > 1
 }
 
 /// Whether FMAs may compute this TF32 product: they are at least as accurate.

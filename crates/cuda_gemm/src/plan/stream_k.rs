@@ -5,6 +5,7 @@
 
 use kernels_gpu::abi::KernelDescriptor;
 
+use super::form::tiles;
 use super::panel::{Launch, MAX_PANEL, Workspace, panels};
 use crate::device::Limits;
 use crate::problem::Gemm;
@@ -67,11 +68,9 @@ const MAX_STRIDE: usize = (1 << 38) - 1;
 /// All products share one. If their tiles are too many to count, or their strides too large for a
 /// tensor map, each has its own.
 pub(super) fn products_per_launch(descriptor: &KernelDescriptor, gemm: &Gemm) -> u32 {
-    let tile = descriptor.tile();
-    let tiles = gemm.m.div_ceil(tile.bm as usize) as u64 * gemm.n.div_ceil(tile.bn as usize) as u64;
     // Each of the three fits 31 bits: `Gemm::validate` accepted them.
     let most_tiles = u128::from(MAX_PANEL[0] * MAX_PANEL[1]);
-    let is_counted = u128::from(tiles) * gemm.batch as u128 <= most_tiles;
+    let is_counted = u128::from(tiles(gemm, descriptor)) * gemm.batch as u128 <= most_tiles;
     let has_maps = gemm.stride_a <= MAX_STRIDE && gemm.stride_b <= MAX_STRIDE;
     if is_counted && has_maps { gemm.batch.max(1) as u32 } else { 1 }
 }

@@ -14,7 +14,7 @@ use std::fmt;
 
 use super::Auto;
 use super::measured::{Source, Store};
-use super::product_key::{ProductKey, as_launched, dense};
+use super::product_key::{as_launched, dense};
 use super::table::{MeasuredProduct, Timed};
 use crate::device::Stream;
 use crate::error::{Error, ErrorKind};
@@ -30,7 +30,8 @@ pub struct Measurement {
     pub gemm: Gemm,
     /// The choice from now on.
     pub choice: Configuration,
-    /// The timed choices, beginning with the one before measuring. Empty if nothing was measured.
+    /// The timed choices: the one before measuring, then by prediction. Empty if nothing was
+    /// measured.
     pub timed: Vec<Timed>,
     /// The choices with wrong results, and how these differ.
     pub dropped: Vec<(Configuration, String)>,
@@ -72,8 +73,8 @@ impl fmt::Display for Skipped {
 }
 
 impl Measurement {
-    /// The fastest choice; none of kernels that disagree, since nobody knows which is right.
-    fn fastest(&self) -> Option<&Timed> {
+    /// The fastest choice. `None` if results disagree, since nobody knows which is right.
+    pub fn fastest(&self) -> Option<&Timed> {
         let fastest = self.timed.iter().min_by(|one, other| one.ns.total_cmp(&other.ns));
         fastest.filter(|_| self.dropped.is_empty())
     }
@@ -93,7 +94,8 @@ impl Measurement {
 }
 
 impl Auto {
-    /// Measures these products, except those measured before.
+    /// Measures these products, except those measured before. [By the model
+    /// alone](Auto::by_model_alone), it measures all of them.
     ///
     /// A program calls this before it serves, with all products that it will have. Each product
     /// costs a few milliseconds on a GPU. For progress, call it for one product at a time.
@@ -104,7 +106,7 @@ impl Auto {
     ///   [`Measurement::dropped`].
     /// - It keeps the results in the [device's file](crate::select::ProductFile::of), for later
     ///   processes. They hold for this GPU, its driver and the PTX of the kernels.
-    /// - Errors of rounding are not compared: `rungs tune` does that.
+    /// - Errors of rounding are not compared.
     ///
     /// ```
     /// use cuda_gemm::select::Skipped;
@@ -169,27 +171,17 @@ impl Auto {
         candidates: usize,
     ) -> Result<Result<Measurement, Skipped>, Error> {
         gemm.validate()?;
-        let Some(key) = ProductKey::of(gemm) else { return Ok(Err(Skipped::NoRecord)) };
-        let known = Store::of(&self.device).find(&self.device, &key);
-        // A record of a product without an epilogue may be of a kernel that has none.
-        if known.is_some_and(|known| gemm.suits(known.configuration.kernel)) {
+        if !MeasuredProduct::is_possible(gemm) {
+            return Ok(Err(Skipped::NoRecord));
+        }
+        if self.is_known(gemm) {
             return Ok(Err(Skipped::Known));
         }
         let choices = self.worth_timing(gemm, candidates)?;
         if choices.len() < 2 || gemm.flops() == 0.0 {
             return Ok(Err(Skipped::NoChoice));
         }
-        let product = as_measured(gemm);
-        let mut builders = Vec::new();
-        for (at, choice) in choices.iter().enumerate() {
-            match self.plan_by(product, choice) {
-                Ok(builder) => builders.push(builder.on(stream)),
-                Err(error) if at == 0 => return Err(error),
-                // Choices that do not fit this device are skipped.
-                Err(_) => {}
-            }
-        }
-        let (timed, dropped) = match rehearse(stream, &product, builders) {
+        let (timed, dropped) = match rehearse(self, stream, &as_measured(gemm), &choices) {
             Ok(Ok(found)) => found,
             Ok(Err(reason)) => return Ok(Err(reason)),
             Err(error) if error.kind() == ErrorKind::OutOfMemory => {
@@ -201,6 +193,12 @@ impl Auto {
         let mut measured = Measurement { gemm, choice, timed, dropped, skipped: None };
         measured.choice = measured.fastest().map_or(choice, Timed::configuration);
         Ok(Ok(measured))
+    }
+
+    /// Whether this device measured the product. A record of a product without an epilogue may be
+    /// of a kernel that has none, and does not count.
+    fn is_known(&self, gemm: &Gemm) -> bool {
+        self.measured_choice(gemm).is_some_and(|found| found.source != Source::Table)
     }
 
     /// The choice before measuring, then the model's next ones.
@@ -230,11 +228,7 @@ impl Auto {
         stream: &Stream,
         candidates: usize,
     ) -> Result<PlanBuilder, Error> {
-        let is_known = |gemm| {
-            let found = self.measured_choice(gemm);
-            found.is_some_and(|found| found.source != Source::Table)
-        };
-        if candidates > 1 && self.by_measurements && !is_known(&gemm) {
+        if candidates > 1 && self.by_measurements && !self.is_known(&gemm) {
             let measured = self.measure_on(stream, &[gemm], candidates)?;
             measured.iter().try_for_each(Measurement::expect_agreement)?;
         }

@@ -214,7 +214,7 @@ impl Device {
 
 impl Auto {
     /// Chooses by the model alone, without measured products. Neither a file's nor the table's
-    /// count.
+    /// count. [`Auto::measure`] measures products again.
     #[must_use]
     pub fn by_model_alone(self) -> Self {
         Self { by_measurements: false, products: HashMap::new(), ..self }

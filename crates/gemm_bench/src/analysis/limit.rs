@@ -73,10 +73,11 @@ impl Load {
         let ffma = known(100.0 * gemm.flops() / ms * 1e-6 / rates.ffma);
         // The profile was counted in the machine code for this capability.
         let is_counted = info.capability == (9, 0);
-        let profile = profile_of(candidate).filter(|_| is_counted).zip(ffma).zip(info.peak);
+        let plan = candidate.job.as_ref().ok().and_then(Job::plan);
+        let profile = plan.and_then(profile_of).filter(|_| is_counted).zip(ffma).zip(info.peak);
         let served = profile.map(|((profile, ffma), peak)| profile.percent_of_l1(ffma, peak.lanes));
         let uses_shared = profile.is_some_and(|((profile, _), _)| profile.uses_shared);
-        let plan = candidate.job.as_ref().ok().and_then(Job::plan).map(Plan::launch_plan);
+        let plan = plan.map(Plan::launch_plan);
         Self {
             ffma_gflops: known(rates.ffma),
             copy_gbytes: known(rates.copy),
@@ -146,10 +147,8 @@ impl Load {
 
 /// A kernel's work per FMA.
 ///
-/// `None` for cuBLAS, for kernels without counts, and for misaligned rows, which have another entry
-/// point.
-fn profile_of(candidate: &Candidate) -> Option<Profile> {
-    let plan = candidate.job.as_ref().ok()?.plan()?;
+/// `None` for kernels without counts, and for misaligned rows, which have another entry point.
+fn profile_of(plan: &Plan<'static>) -> Option<Profile> {
     let kernel = plan.configuration().kernel;
     // Their own matrices begin on 256 bytes.
     let is_aligned = plan.entry_point([0; 3]) == kernel.name();

@@ -5,7 +5,7 @@
 
 use cuda_gemm::Device;
 
-use crate::batch::{self, Policy, Work};
+use crate::batch::{self, Policy};
 use crate::buffers::RotatingBuffers;
 use crate::error::Error;
 use crate::job::Job;
@@ -72,8 +72,8 @@ impl SideBySide {
         observe: impl FnMut(),
     ) -> Result<Vec<Samples>, Error> {
         let Self { device, peaks, speed } = self;
-        let mut work = InTurn { peaks, speed: *speed, launch, observe };
-        batch::measure(device, count, policy, &mut work)
+        let delay = |ms| peaks.enqueue_delay(ms, *speed);
+        batch::measure(device, count, policy, launch, delay, observe)
     }
 
     /// Takes samples of each job, in turn.
@@ -108,29 +108,5 @@ impl SideBySide {
         let batches = self.time(policy, jobs.len(), launch, observe)?;
         let rates = before.mean(&self.rates()?);
         Ok(Measured { batches, rates, launch_ms: speed.launch_ms() })
-    }
-}
-
-/// Launches that are timed in turn.
-struct InTurn<'a, L, O> {
-    peaks: &'a Peaks,
-    speed: Speed,
-    launch: L,
-    observe: O,
-}
-
-impl<L: FnMut(usize) -> Result<(), Error>, O: FnMut()> Work for InTurn<'_, L, O> {
-    type Error = Error;
-
-    fn launch(&mut self, i: usize) -> Result<(), Error> {
-        (self.launch)(i)
-    }
-
-    fn delay(&mut self, ms: f64) -> Result<(), Error> {
-        self.peaks.enqueue_delay(ms, self.speed)
-    }
-
-    fn observe(&mut self) {
-        (self.observe)();
     }
 }

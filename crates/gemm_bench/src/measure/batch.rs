@@ -57,62 +57,21 @@ impl Policy {
     }
 }
 
-/// The work that [`measure`] times; its documentation has an example.
-pub trait Work {
-    /// The error of the work.
-    type Error: From<cuda_gemm::Error>;
-
-    /// Enqueues one launch of candidate `i`.
-    ///
-    /// # Errors
-    ///
-    /// The error of the launch.
-    fn launch(&mut self, i: usize) -> Result<(), Self::Error>;
-
-    /// Enqueues work that keeps the GPU busy for about `ms` milliseconds.
-    ///
-    /// # Errors
-    ///
-    /// The error of the launch.
-    fn delay(&mut self, ms: f64) -> Result<(), Self::Error>;
-
-    /// Called while a batch runs whose time counts.
-    fn observe(&mut self);
-}
-
 /// Times interleaved batches of `count` candidates.
+///
+/// - `launch` enqueues one launch of a candidate, by its index.
+/// - `delay` enqueues work that keeps the GPU busy for about this many milliseconds.
+/// - `observe` is called while a batch runs whose time counts.
 ///
 /// # Errors
 ///
-/// The first error of `work`, a fault of a kernel, or [`cuda_gemm::Error::Driver`].
+/// The first error of `launch` or `delay`, a fault of a kernel, or [`cuda_gemm::Error::Driver`].
 ///
 /// ```
-/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm, Plan, find_kernel};
-/// use gemm_bench::batch::{self, Policy, Work};
-/// use gemm_bench::roofline::{Peaks, Speed};
+/// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Gemm, find_kernel};
+/// use gemm_bench::batch::{self, Policy};
+/// use gemm_bench::roofline::Peaks;
 /// use gemm_bench::{Error, stats};
-///
-/// struct Products {
-///     products: Vec<Plan<'static>>,
-///     matrices: [DeviceMatrix<f32>; 3],
-///     peaks: Peaks,
-///     speed: Speed,
-/// }
-///
-/// impl Work for Products {
-///     type Error = Error;
-///
-///     fn launch(&mut self, i: usize) -> Result<(), Error> {
-///         let [a, b, c] = &mut self.matrices;
-///         Ok(self.products[i].run(&*a, &*b, c)?)
-///     }
-///
-///     fn delay(&mut self, ms: f64) -> Result<(), Error> {
-///         self.peaks.enqueue_delay(ms, self.speed)
-///     }
-///
-///     fn observe(&mut self) {}
-/// }
 ///
 /// # fn main() -> Result<(), Error> {
 /// let device = Device::open(DeviceChoice::Soft)?;
@@ -120,27 +79,30 @@ pub trait Work {
 /// for name in ["naive", "tile2d"] {
 ///     products.push(device.kernel(find_kernel(name)?)?.prepare(Gemm::new(8, 8, 8))?);
 /// }
-/// let zeros = || DeviceMatrix::zeros(&device, [8, 8]);
-/// let matrices = [zeros()?, zeros()?, zeros()?];
+/// let zeros = || DeviceMatrix::<f32>::zeros(&device, [8, 8]);
+/// let (a, b, mut c) = (zeros()?, zeros()?, zeros()?);
 /// let peaks = Peaks::of(&device)?;
 /// let speed = peaks.speed()?;
-/// let mut work = Products { products, matrices, peaks, speed };
 ///
 /// let policy = Policy { samples: 6, sample_ms: 1.0, warmup_ms: 2.0, slowest: f64::INFINITY };
-/// for batches in batch::measure(&device, 2, policy, &mut work)? {
+/// let launch = |i: usize| Ok::<_, Error>(products[i].run(&a, &b, &mut c)?);
+/// let delay = |ms| peaks.enqueue_delay(ms, speed);
+/// for batches in batch::measure(&device, 2, policy, launch, delay, || ())? {
 ///     println!("{:.4} ms per launch", stats::median(&batches.ms));
 ///     assert_eq!(batches.ms.len(), 6);
 /// }
 /// # Ok(())
 /// # }
 /// ```
-pub fn measure<W: Work>(
+pub fn measure<E: From<cuda_gemm::Error>>(
     device: &Device,
     count: usize,
     policy: Policy,
-    work: &mut W,
-) -> Result<Vec<Samples>, W::Error> {
-    let mut sampler = Sampler { timer: Timer::new(device)?, counts: false, work };
+    launch: impl FnMut(usize) -> Result<(), E>,
+    delay: impl FnMut(f64) -> Result<(), E>,
+    observe: impl FnMut(),
+) -> Result<Vec<Samples>, E> {
+    let mut sampler = Sampler { timer: Timer::new(device)?, counts: false, launch, delay, observe };
     let mut candidates = vec![Batching { launches: 1, delay: Some(MIN_DELAY) }; count];
 
     // Warm up, and find the length of a batch. The first launches are slow, so batches only grow.
@@ -191,11 +153,13 @@ struct Batching {
     delay: Option<f64>,
 }
 
-struct Sampler<'a, W> {
+struct Sampler<L, D, O> {
     timer: Timer,
     /// Whether the clocks have settled, so that times count.
     counts: bool,
-    work: &'a mut W,
+    launch: L,
+    delay: D,
+    observe: O,
 }
 
 struct Sample {
@@ -206,11 +170,16 @@ struct Sample {
     gap_free: bool,
 }
 
-impl<W: Work> Sampler<'_, W> {
+impl<E: From<cuda_gemm::Error>, L, D, O> Sampler<L, D, O>
+where
+    L: FnMut(usize) -> Result<(), E>,
+    D: FnMut(f64) -> Result<(), E>,
+    O: FnMut(),
+{
     /// Takes one sample.
     ///
     /// While the delay is too short for the host, it is lengthened and the sample is repeated.
-    fn sample(&mut self, i: usize, candidate: &mut Batching) -> Result<Sample, W::Error> {
+    fn sample(&mut self, i: usize, candidate: &mut Batching) -> Result<Sample, E> {
         loop {
             let sample = self.try_sample(i, *candidate)?;
             match candidate.delay {
@@ -223,25 +192,25 @@ impl<W: Work> Sampler<'_, W> {
     }
 
     /// Takes one sample.
-    fn try_sample(&mut self, i: usize, candidate: Batching) -> Result<Sample, W::Error> {
-        let Self { timer, counts, work } = self;
-        if let Some(delay) = candidate.delay {
-            work.delay(delay)?;
+    fn try_sample(&mut self, i: usize, candidate: Batching) -> Result<Sample, E> {
+        let Self { timer, counts, launch, delay, observe } = self;
+        if let Some(ms) = candidate.delay {
+            delay(ms)?;
         }
         let enqueue = |timer: &Timer| {
             let clock = Instant::now();
             for _ in 0..candidate.launches {
-                work.launch(i)?;
+                launch(i)?;
             }
             let enqueue_ms = clock.elapsed().as_secs_f64() * 1e3;
-            Ok::<_, W::Error>((enqueue_ms, !timer.has_started()?, work))
+            Ok::<_, E>((enqueue_ms, !timer.has_started()?))
         };
-        let observe = |(_, _, work): &mut (f64, bool, &mut &mut W)| {
+        let observe = |_: &mut (f64, bool)| {
             if *counts {
-                work.observe();
+                observe();
             }
         };
-        let (ms, (enqueue_ms, gap_free, _)) = timer.time(enqueue, observe)?;
+        let (ms, (enqueue_ms, gap_free)) = timer.time(enqueue, observe)?;
         Ok(Sample { ms, enqueue_ms, gap_free })
     }
 }
@@ -253,6 +222,8 @@ fn longer(delay: f64, enqueue_ms: f64) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
     use cuda_gemm::DeviceChoice;
 
@@ -276,7 +247,7 @@ mod tests {
         assert_eq!(longer(MAX_DELAY, 1.0), None);
     }
 
-    /// Records its calls; the first candidate sleeps.
+    /// The calls that were made.
     #[derive(Default)]
     struct Notes {
         order: Vec<usize>,
@@ -284,33 +255,30 @@ mod tests {
         observed: usize,
     }
 
-    impl Work for Notes {
-        type Error = cuda_gemm::Error;
-
-        fn launch(&mut self, i: usize) -> Result<(), Self::Error> {
-            self.order.push(i);
+    /// Measures two candidates, of which the first sleeps.
+    fn noted(device: &Device, policy: Policy) -> (Vec<Samples>, Notes) {
+        let notes = RefCell::new(Notes::default());
+        let launch = |i| {
+            notes.borrow_mut().order.push(i);
             if i == 0 {
                 std::thread::sleep(std::time::Duration::from_millis(6));
             }
+            Ok::<_, cuda_gemm::Error>(())
+        };
+        let delay = |_| {
+            notes.borrow_mut().delays += 1;
             Ok(())
-        }
-
-        fn delay(&mut self, _ms: f64) -> Result<(), Self::Error> {
-            self.delays += 1;
-            Ok(())
-        }
-
-        fn observe(&mut self) {
-            self.observed += 1;
-        }
+        };
+        let observe = || notes.borrow_mut().observed += 1;
+        let batches = measure(device, 2, policy, launch, delay, observe).unwrap();
+        (batches, notes.into_inner())
     }
 
     #[test]
     fn batches_are_interleaved_and_gaps_are_admitted() {
         // The software device finishes at once: no delay hides the host from it.
         let device = Device::open(DeviceChoice::Soft).unwrap();
-        let mut notes = Notes::default();
-        let batches = measure(&device, 2, POLICY, &mut notes).unwrap();
+        let (batches, notes) = noted(&device, POLICY);
         let [slow, fast] = &batches[..] else { panic!("{batches:?}") };
         assert_eq!((slow.launches, slow.ms.len(), slow.gap_free), (1, 3, Some(false)));
         assert_eq!((fast.ms.len(), fast.gap_free), (3, Some(false)));
@@ -327,7 +295,7 @@ mod tests {
     fn a_slow_candidate_gets_one_sample() {
         let device = Device::open(DeviceChoice::Soft).unwrap();
         let policy = Policy { slowest: 3.0, ..POLICY };
-        let batches = measure(&device, 2, policy, &mut Notes::default()).unwrap();
+        let (batches, _) = noted(&device, policy);
         let counts: Vec<_> = batches.iter().map(|batches| batches.ms.len()).collect();
         assert_eq!(counts, [1, 3]);
     }
@@ -335,6 +303,7 @@ mod tests {
     #[test]
     fn nothing_takes_no_time() {
         let device = Device::open(DeviceChoice::Soft).unwrap();
-        assert!(measure(&device, 0, POLICY, &mut Notes::default()).unwrap().is_empty());
+        let nothing = |_| Ok::<_, cuda_gemm::Error>(());
+        assert!(measure(&device, 0, POLICY, nothing, |_| Ok(()), || ()).unwrap().is_empty());
     }
 }

@@ -7,14 +7,13 @@ use cuda_gemm::select::model::Features;
 use cuda_gemm::select::table::{Costs, DeviceCosts, EntryCosts, Measured};
 use cuda_gemm::{Configuration, Device, Gemm, Kernel, Table, find_kernel};
 
-use super::context::{BenchmarkContext, POLICY, check, operands, reference};
 use super::fit::fit;
 use super::pool::OperandPool;
 use super::samples::{Limits, Sample, Sampler, products};
-use super::tuner::{Progress, Tuner};
-use crate::buffers::L2;
+use super::tuner::{POLICY, Progress, Tuner, check, operands, reference};
 use crate::error::Error;
 use crate::job::Job;
+use crate::roofline;
 use crate::shape::Draw;
 
 /// Rungs that may beat the tiles of the families. They have one launch per product.
@@ -137,13 +136,12 @@ impl Tuner {
         effort: Effort,
         mut report: impl FnMut(Progress<'_>) -> Result<(), E>,
     ) -> Result<Calibration, E> {
-        let context = &self.context;
-        let before = context.ffma_gflops()?;
-        let size = Size::new(effort, context.multiprocessors());
-        let mut measured = Measured::now(&context.device).map_err(Error::from)?;
-        let device = device_costs(context)?;
+        let before = self.rates()?;
+        let size = Size::new(effort, roofline::multiprocessors(&self.device));
+        let mut measured = Measured::now(&self.device).map_err(Error::from)?;
+        let device = device_costs(self)?;
 
-        let all = kernels(effort, &context.device)?;
+        let all = kernels(effort, &self.device)?;
         let drawn = products(size.products, SEED, size.of_products());
         let total = 2 * all.len() + drawn.len();
         let (mut done, mut wrong) = (0, 0);
@@ -151,12 +149,12 @@ impl Tuner {
         for kernel in &all {
             report(Progress::Step { done, total })?;
             done += 1;
-            let Some(costs) = initial_costs(&context.device, kernel)? else {
+            let Some(costs) = initial_costs(&self.device, kernel)? else {
                 report(Progress::DoesNotRun(kernel))?;
                 continue;
             };
-            let loaded = context.device.kernel(kernel).map_err(Error::from)?;
-            if let Some(mistake) = mistake(context, &loaded)? {
+            let loaded = self.device.kernel(kernel).map_err(Error::from)?;
+            if let Some(mistake) = mistake(self, &loaded)? {
                 wrong += 1;
                 report(Progress::WrongKernel { kernel, mistake: &mistake })?;
                 continue;
@@ -168,11 +166,11 @@ impl Tuner {
             return Err(Error::NothingMeasured { count: all.len() }.into());
         }
         let first = Table::new(measured, device, initial, Vec::new()).map_err(Error::from)?;
-        let auto = context.device.auto_by(&first).map_err(Error::from)?;
+        let auto = self.device.auto_by(&first).map_err(Error::from)?;
         let mut sampler = Sampler {
-            context,
+            tuner: self,
             auto: &auto,
-            pool: &mut OperandPool::for_products(&context.device, size.of_products().bytes)?,
+            pool: &mut OperandPool::for_products(&self.device, size.of_products().bytes)?,
             limits: size.limits,
             draw: Draw::new(SEED),
         };
@@ -198,8 +196,8 @@ impl Tuner {
         };
         let fits = table.kernels().iter().map(of_kernel).collect();
         let error = median(errors.iter().map(|(_, error)| *error).collect());
-        let after = context.ffma_gflops()?;
-        let ffma_gflops = before.zip(after).map(|(before, after)| [before, after]);
+        let rates = before.zip(self.rates()?);
+        let ffma_gflops = rates.map(|(before, after)| [before.ffma, after.ffma]);
         Ok(Calibration { table, samples, fits, error, wrong, ffma_gflops })
     }
 }
@@ -264,19 +262,19 @@ fn kernels(effort: Effort, device: &Device) -> Result<Vec<&'static KernelDescrip
 }
 
 /// Measures the costs of launches and memory.
-fn device_costs(context: &BenchmarkContext) -> Result<DeviceCosts, Error> {
-    let device = &context.device;
+fn device_costs(tuner: &Tuner) -> Result<DeviceCosts, Error> {
+    let device = &tuner.device;
     let naive = device.kernel(find_kernel("naive")?)?;
     let gemm = Gemm::new(1, 1, 0);
     let job = Job::Kernel(naive.prepare(gemm)?);
-    let mut buffers = context.buffers(&operands(gemm)?, L2::Warm)?;
-    let times = context.time_by(POLICY, 1, |_| buffers.enqueue(&job))?;
+    let mut buffers = tuner.buffers(&operands(gemm)?)?;
+    let times = tuner.time_by(POLICY, 1, |_| buffers.enqueue(&job))?;
     let launch_ns = (1e6 * crate::stats::median(&times[0])).max(1.0);
     Ok(DeviceCosts {
         launch_ns,
-        copy_gbytes: context.copy_gbytes()?,
+        copy_gbytes: tuner.rates()?.map_or(1.0, |rates| rates.copy),
         staging_ns: STAGING_LAUNCHES * launch_ns,
-        clusters: clusters(context)?,
+        clusters: clusters(device)?,
         vector: EPILOGUE,
         activation: EPILOGUE,
         matrix: EPILOGUE,
@@ -284,10 +282,9 @@ fn device_costs(context: &BenchmarkContext) -> Result<DeviceCosts, Error> {
 }
 
 /// Resident clusters of 1 to 8 blocks. A multiprocessor holds one of their blocks.
-fn clusters(context: &BenchmarkContext) -> Result<[u32; 8], Error> {
-    let multiprocessors = context.multiprocessors();
+fn clusters(device: &Device) -> Result<[u32; 8], Error> {
+    let multiprocessors = roofline::multiprocessors(device);
     let even = [1, 2, 3, 4, 5, 6, 7, 8].map(|size| (multiprocessors / size).max(1));
-    let device = &context.device;
     let is_for = |kernel: &&KernelDescriptor| {
         kernel.abi() == KernelAbi::WgmmaClusters && kernel.blocks_per_multiprocessor() == 1
     };
@@ -338,7 +335,7 @@ fn without_unused(kernel: &KernelDescriptor, costs: EntryCosts) -> EntryCosts {
 
 /// Checks a kernel, and says how it is wrong. It computes whole tiles and edges, with both entry
 /// points and with splits.
-fn mistake(context: &BenchmarkContext, kernel: &Kernel) -> Result<Option<String>, Error> {
+fn mistake(tuner: &Tuner, kernel: &Kernel) -> Result<Option<String>, Error> {
     let descriptor = kernel.descriptor();
     let tile = descriptor.tile();
     let [bm, bn, bk] = [tile.bm, tile.bn, tile.bk].map(|size| size as usize);
@@ -347,7 +344,7 @@ fn mistake(context: &BenchmarkContext, kernel: &Kernel) -> Result<Option<String>
         let gemm = Gemm::new(bm + 3, 2 * bn + beyond, 3 * bk + beyond).computed_in(compute);
         let operands = operands(gemm)?;
         let reference = reference(&operands)?;
-        let mut buffers = context.buffers(&operands, L2::Warm)?;
+        let mut buffers = tuner.buffers(&operands)?;
         for (splits, staged) in CHECKED {
             let is_possible = (splits == 1 || descriptor.abi().splits_k())
                 && (!staged || descriptor.abi() == KernelAbi::SplitK);
@@ -355,8 +352,8 @@ fn mistake(context: &BenchmarkContext, kernel: &Kernel) -> Result<Option<String>
                 continue;
             }
             let way = Configuration { splits, staged, ..Configuration::new(descriptor) };
-            let job = Job::Kernel(kernel.plan(gemm).divided(&way).prepare()?);
-            if let Err(reason) = check(&job, &mut buffers, &reference)? {
+            let plan = kernel.plan(gemm).divided(&way).prepare()?;
+            if let Err(reason) = check(plan, &mut buffers, &reference)? {
                 let Gemm { m, n, k, .. } = gemm;
                 return Ok(Some(format!("{m}x{n}x{k}, {way}: {reason}")));
             }

@@ -3,10 +3,7 @@
 //! A launch gets the next part of a large buffer, so that it does not find its operands in the L2
 //! cache. Inputs are random numbers, in f32 as in 16 bits: equal bits would take less power.
 
-use cuda_gemm::{
-    Device, DeviceMatrix, DeviceMatrixRef, Element, Extras, Gemm, Matrix, OperandMut, OperandRef,
-    Plan, Stream,
-};
+use cuda_gemm::{Axis, Device, DeviceMatrix, Element, Gemm, Matrix, Plan, RawExtra, RawExtras};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -25,7 +22,6 @@ const TURNOVER: u64 = 3;
 pub struct OperandPool {
     inputs: Buffer,
     outputs: Buffer,
-    stream: Stream,
 }
 
 struct Buffer {
@@ -82,99 +78,61 @@ impl OperandPool {
         Ok(Self {
             inputs: Buffer { memory: inputs, next: 0 },
             outputs: Buffer { memory: outputs, next: 0 },
-            stream: device.stream(),
         })
     }
 
-    /// Whether a product's operands fit.
+    /// Whether a product's operands fit. A batch of pointers has none here.
     pub fn has_room(&self, gemm: &Gemm) -> bool {
-        let [a, b, c] = gemm.shapes();
-        let input = gemm.compute.element();
-        let is_small = |bytes: u128| bytes <= u128::from(self.inputs.bytes());
-        let all = [
-            bytes(gemm, input, a, gemm.lda),
-            bytes(gemm, input, b, gemm.ldb),
-            if gemm.epilogue.residual { bytes(gemm, Element::F32, c, gemm.ldc) } else { 0 },
-            // Scale and bias.
-            8 * (gemm.m as u128 + gemm.n as u128),
-            ALIGNMENT_OF_ALL,
-        ];
-        let all = all.into_iter().fold(0, u128::saturating_add);
+        let [inputs @ .., c] = bytes(gemm);
+        let inputs = inputs.into_iter().fold(ALIGNMENT_OF_ALL, u128::saturating_add);
         // C has a buffer of its own, of the same size.
-        is_small(all) && is_small(bytes(gemm, gemm.output, c, gemm.ldc))
+        !gemm.pointers && inputs.max(c) <= u128::from(self.inputs.bytes())
     }
 
     /// Enqueues a product with the next operands.
     ///
     /// # Errors
     ///
-    /// The errors of [`Plan::run_with`]. The product must have [room](OperandPool::has_room).
+    /// The errors of [`Plan::run_raw`]. The product must have [room](OperandPool::has_room).
     pub fn enqueue(&mut self, plan: &Plan<'_>) -> Result<(), Error> {
-        let gemm = *plan.gemm();
-        assert!(self.has_room(&gemm), "operands do not fit");
-        let input = gemm.compute.element();
-        let [shape_a, shape_b, shape_c] = gemm.shapes();
-        let [a, b] = [(shape_a, gemm.lda), (shape_b, gemm.ldb)]
-            .map(|(shape, ld)| (self.inputs.take(bytes(&gemm, input, shape, ld)), shape, ld));
-        let c = self.outputs.take(bytes(&gemm, gemm.output, shape_c, gemm.ldc));
-        let [scale, bias] = [gemm.epilogue.scale, gemm.epilogue.bias].map(|axis| {
-            let length = axis?.len(gemm.m, gemm.n);
-            Some((self.inputs.take(4 * length as u128), length))
-        });
-        let residual = gemm
-            .epilogue
-            .residual
-            .then(|| self.inputs.take(bytes(&gemm, Element::F32, shape_c, gemm.ldc)));
-        let stream = &self.stream;
-        let operand = |(address, shape, ld), element, trans| {
-            // SAFETY: the pool has these bytes, which are initialised, and lives as long as the
-            // stream's work with them: freeing memory waits.
-            let view = unsafe {
-                OperandRef::of_element(stream, element, address, stacked(&gemm, shape), ld)
-            }?;
-            let view = if gemm.batch > 1 { view.batch(gemm.batch)? } else { view };
-            Ok::<_, Error>(if trans { view.t() } else { view })
+        let gemm = plan.gemm();
+        assert!(self.has_room(gemm), "operands do not fit");
+        let [inputs @ .., c] = bytes(gemm);
+        let [a, b, scale, bias, residual] = inputs.map(|bytes| self.inputs.take(bytes));
+        let c = self.outputs.take(c);
+        let vector = |address| RawExtra { address, ..RawExtra::default() };
+        let (ld, stride) = (gemm.ldc, gemm.m * gemm.ldc);
+        let extras = RawExtras {
+            scale: vector(scale),
+            bias: vector(bias),
+            residual: RawExtra { address: residual, ld, stride },
+            ..RawExtras::default()
         };
-        let a = operand(a, input, gemm.trans_a)?;
-        let b = operand(b, input, gemm.trans_b)?;
-        // SAFETY: as above, and no other operand is in this buffer.
-        let c = unsafe {
-            OperandMut::of_element(stream, gemm.output, c, stacked(&gemm, shape_c), gemm.ldc)
-        }?;
-        let c = if gemm.batch > 1 { c.batch(gemm.batch)? } else { c };
-        let mut extras = Extras::new();
-        let vector = |(address, length)| {
-            // SAFETY: as for A.
-            unsafe { DeviceMatrixRef::<f32>::from_address(stream, address, [1, length], length) }
-        };
-        if let Some(scale) = scale {
-            extras = extras.scale(vector(scale)?);
-        }
-        if let Some(bias) = bias {
-            extras = extras.bias(vector(bias)?);
-        }
-        if let Some(address) = residual {
-            let shape = stacked(&gemm, shape_c);
-            // SAFETY: as for A.
-            let residual =
-                unsafe { DeviceMatrixRef::from_address(stream, address, shape, gemm.ldc) }?;
-            let residual = if gemm.batch > 1 { residual.batch(gemm.batch)? } else { residual };
-            extras = extras.residual(residual);
-        }
-        Ok(plan.run_with(a, b, c, extras)?)
+        // SAFETY: the pool has these bytes, which are initialised and aligned. C has a buffer of
+        // its own. The plan, the pool and the memory are on one stream, and freeing memory waits.
+        unsafe { plan.run_raw([a, b, c], extras)? };
+        Ok(())
     }
 }
 
 /// The most that the alignment of operands adds.
 const ALIGNMENT_OF_ALL: u128 = 8 * ALIGNMENT as u128;
 
-/// The rows of all products, one below the other.
-fn stacked(gemm: &Gemm, [rows, cols]: [usize; 2]) -> [usize; 2] {
-    [gemm.batch * rows, cols]
-}
-
-/// The bytes of an operand's matrices, one below the other.
-fn bytes(gemm: &Gemm, element: Element, [rows, _]: [usize; 2], ld: usize) -> u128 {
-    let counts = [gemm.batch, rows, ld].into_iter();
-    counts.fold(element.bytes() as u128, |bytes, count| bytes.saturating_mul(count as u128))
+/// The bytes of A, B, scale, bias, residual and C, from the first product's to the last one's.
+fn bytes(gemm: &Gemm) -> [u128; 6] {
+    let Gemm { m, n, lda, ldb, ldc, epilogue, output, .. } = *gemm;
+    let matrices = |element: Element, [rows, ld]: [usize; 2], stride: usize| {
+        let others = gemm.batch.saturating_sub(1) as u128 * stride as u128;
+        element.bytes() as u128 * (rows as u128 * ld as u128 + others)
+    };
+    let vector = |axis: Option<Axis>| axis.map_or(0, |axis| 4 * axis.len(m, n) as u128);
+    let (input, [[rows_a, _], [rows_b, _], _]) = (gemm.compute.element(), gemm.shapes());
+    [
+        matrices(input, [rows_a, lda], gemm.stride_a),
+        matrices(input, [rows_b, ldb], gemm.stride_b),
+        vector(epilogue.scale),
+        vector(epilogue.bias),
+        if epilogue.residual { matrices(Element::F32, [m, ldc], m * ldc) } else { 0 },
+        matrices(output, [m, ldc], gemm.stride_c),
+    ]
 }

@@ -1,21 +1,18 @@
-//! Measures single products: the fastest accurate choice for each.
+//! Measures single products: the fastest choice for each.
 
-use cuda_gemm::select::MeasuredProduct;
+use cuda_gemm::select::{MeasuredProduct, Measurement};
 use cuda_gemm::{Auto, Gemm};
 
-use super::search::CandidateSearch;
-use super::search_result::SearchResult;
 use super::tuner::{Progress, Tuner};
-use crate::baseline;
 use crate::error::Error;
 use crate::shape::Shape;
 use crate::stats;
 
 /// The result of [`Tuner::products`].
 pub struct TunedProducts {
-    /// The products that were measured.
-    pub results: Vec<SearchResult>,
-    /// The number of wrong choices.
+    /// The results of the products that were not skipped.
+    pub results: Vec<Measurement>,
+    /// The number of choices that disagreed.
     pub wrong: usize,
     /// The model's choice relative to the fastest, in time. This is a geometric mean over products.
     pub measured_loss: f64,
@@ -25,31 +22,26 @@ pub struct TunedProducts {
 }
 
 impl Tuner {
-    /// Measures these products among the choices of `auto`.
+    /// Measures these products with [`Auto::measure`]: up to 24 candidates for each.
     ///
-    /// [`SearchResult::record`] is the fastest that is accurate, whatever the model says. A
-    /// [`ProductFile`](cuda_gemm::select::ProductFile) keeps it for `auto`.
+    /// The device's [file](cuda_gemm::Device::keep_measurements_in) keeps the fastest. An `auto`
+    /// that chooses [by the model alone](Auto::by_model_alone) measures known products again.
     ///
     /// ```
     /// use cuda_gemm::select::ProductFile;
     /// use cuda_gemm::{Compute, Device, DeviceChoice, Gemm};
     /// use gemm_bench::Error;
-    /// use gemm_bench::tune::{Progress, Tuner};
+    /// use gemm_bench::tune::Tuner;
     ///
     /// # fn main() -> Result<(), Error> {
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let path = folder.path().join("products.json");
     /// let device = Device::open(DeviceChoice::SoftSm90)?;
-    /// let file = ProductFile::new(path);
+    /// device.keep_measurements_in(Some(ProductFile::new(path)));
     /// let layer = Gemm::new(16, 64, 256).computed_in(Compute::Bf16);
-    /// let tuned = Tuner::new(&device)?.products(&device.auto()?, &[layer], |progress| {
-    ///     if let Progress::Product { result } = progress {
-    ///         file.add(&device, &[result.record()])?;
-    ///     }
-    ///     Ok::<_, Error>(())
-    /// })?;
-    /// let fastest = tuned.results[0].fastest().configuration;
-    /// device.keep_measurements_in(Some(file));
+    /// let auto = device.auto()?.by_model_alone();
+    /// let tuned = Tuner::new(&device)?.products(&auto, &[layer], |_| Ok::<_, Error>(()))?;
+    /// let fastest = tuned.results[0].choice;
     /// assert_eq!(device.auto()?.choose(&layer)?, fastest);
     /// # Ok(())
     /// # }
@@ -57,8 +49,8 @@ impl Tuner {
     ///
     /// # Errors
     ///
-    /// The error of `report`; the errors of [`Gemm::validate`], [`Error::NoRecord`],
-    /// [`Error::NothingMeasured`], a fault of a kernel, or [`cuda_gemm::Error::Driver`].
+    /// The error of `report`; the errors of [`Auto::measure`], [`Error::NoRecord`],
+    /// [`Error::NothingMeasured`], or [`cuda_gemm::Error::Driver`].
     pub fn products<E: From<Error>>(
         &self,
         auto: &Auto,
@@ -66,50 +58,45 @@ impl Tuner {
         mut report: impl FnMut(Progress<'_>) -> Result<(), E>,
     ) -> Result<TunedProducts, E> {
         products.iter().try_for_each(check)?;
-        let context = &self.context;
-        let before = context.ffma_gflops()?;
-        // The software device has none.
-        let cublas = match context.device.is_soft() {
-            true => None,
-            false => match baseline::load(&context.device)? {
-                Ok(cublas) => Some(cublas),
-                Err(missing) => {
-                    report(Progress::NoBaseline(&missing))?;
-                    None
-                }
-            },
-        };
-        let search = CandidateSearch { context, auto, cublas: cublas.as_ref() };
-        let mut results = Vec::new();
+        let before = self.rates()?;
+        let (mut results, mut losses, mut wrong) = (Vec::new(), Vec::new(), 0);
         for (done, gemm) in products.iter().enumerate() {
             report(Progress::Step { done, total: products.len() })?;
             let shape = Shape::of(gemm);
-            let result = match search.run(*gemm)? {
-                Ok(result) => result,
-                Err(reason) => {
-                    report(Progress::NotMeasured { shape, reason: &reason })?;
+            for measured in auto.measure(&[*gemm], candidates(gemm)).map_err(Error::from)? {
+                if let Some(reason) = measured.skipped {
+                    report(Progress::NotMeasured { shape, reason: &reason.to_string() })?;
                     continue;
                 }
-            };
-            if let Some(reason) = &result.not_compared {
-                report(Progress::NotCompared(reason))?;
+                wrong += measured.dropped.len();
+                for (configuration, reason) in &measured.dropped {
+                    let configuration = *configuration;
+                    report(Progress::WrongChoice { shape, configuration, reason })?;
+                }
+                if let Some(fastest) = measured.fastest() {
+                    report(Progress::Product { measured: &measured, fastest })?;
+                    losses.push(measured.timed[0].ns / fastest.ns);
+                }
+                results.push(measured);
             }
-            for (configuration, reason) in &result.wrong {
-                let configuration = *configuration;
-                report(Progress::WrongChoice { shape, configuration, reason })?;
-            }
-            report(Progress::Product { result: &result })?;
-            results.push(result);
         }
         if results.is_empty() {
             return Err(Error::NothingMeasured { count: products.len() }.into());
         }
-        let after = context.ffma_gflops()?;
-        let wrong = results.iter().map(|result| result.wrong.len()).sum();
-        let losses: Vec<_> = results.iter().map(SearchResult::loss_of_chosen).collect();
+        let rates = before.zip(self.rates()?);
         let measured_loss = stats::geometric_mean(&losses).unwrap_or(1.0);
-        let ffma_gflops = before.zip(after).map(|(before, after)| [before, after]);
+        let ffma_gflops = rates.map(|(before, after)| [before.ffma, after.ffma]);
         Ok(TunedProducts { results, wrong, measured_loss, ffma_gflops })
+    }
+}
+
+/// How many candidates are timed. Long products get fewer.
+fn candidates(gemm: &Gemm) -> usize {
+    match gemm.flops() {
+        ..=2e10 => 24,
+        ..=5e11 => 16,
+        ..=5e12 => 6,
+        _ => 3,
     }
 }
 
@@ -128,6 +115,7 @@ pub fn check(gemm: &Gemm) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use cuda_gemm::select::Skipped;
     use cuda_gemm::{Compute, Device, DeviceChoice};
 
     use super::*;
@@ -137,6 +125,7 @@ mod tests {
         let device = Device::open(DeviceChoice::SoftSm90).unwrap();
         let batch = Gemm::new(1, 64, 128).transposed(false, true).stacked(8);
         let products = [batch.computed_in(Compute::Tf32), batch.computed_in(Compute::F16)];
+        device.keep_measurements_in(None);
         let auto = device.auto().unwrap();
         let mut reported = 0;
         let tuned = Tuner::new(&device).unwrap().products(&auto, &products, |progress| {
@@ -147,10 +136,26 @@ mod tests {
         assert_eq!((tuned.results.len(), tuned.wrong, reported), (2, 0, 2));
         assert!(tuned.measured_loss >= 1.0);
         for (result, gemm) in tuned.results.iter().zip(products) {
-            let record = result.record();
-            assert_eq!(record.compute, gemm.compute);
-            assert_eq!(record.best.configuration(), result.fastest().configuration);
+            assert_eq!((result.gemm, result.skipped), (gemm, None));
+            assert_eq!(result.fastest().unwrap().configuration(), result.choice);
+            let predicted = auto.candidates(&gemm, 1)[0].configuration;
+            assert_eq!(result.timed[0].configuration(), predicted);
+            assert!(result.timed.len() > 3);
         }
+        // Only the model alone measures known products again.
+        let tuner = Tuner::new(&device).unwrap();
+        let skipped = |auto: &Auto| {
+            let mut reasons = Vec::new();
+            let tuned = tuner.products(auto, &products, |progress| {
+                if let Progress::NotMeasured { reason, .. } = progress {
+                    reasons.push(reason.to_owned());
+                }
+                Ok::<_, Error>(())
+            });
+            (tuned.map(|tuned| tuned.results.len()).ok(), reasons)
+        };
+        assert_eq!(skipped(&auto), (None, vec![Skipped::Known.to_string(); 2]));
+        assert_eq!(skipped(&auto.by_model_alone()), (Some(2), Vec::new()));
     }
 
     #[test]

@@ -9,13 +9,12 @@ use cuda_gemm::select::Model;
 use cuda_gemm::select::table::Costs;
 use cuda_gemm::{Activation, Auto, Axis, Compute, Configuration, Element, Epilogue, Gemm};
 
-use super::context::{BenchmarkContext, prepared};
 use super::pool::OperandPool;
+use super::tuner::Tuner;
 use super::validation::Class;
 use crate::batch::Policy;
 use crate::error::Error;
 use crate::shape::{Draw, Shape};
-use crate::stats;
 
 /// The longest sample at a high rate, in microseconds.
 const LONGEST_US: f64 = 1000.0;
@@ -149,7 +148,7 @@ fn product(kernel: &KernelDescriptor, limits: Limits, draw: &mut Draw, index: us
 
 /// Draws products and times them.
 pub struct Sampler<'a> {
-    pub context: &'a BenchmarkContext,
+    pub tuner: &'a Tuner,
     pub auto: &'a Auto,
     pub pool: &'a mut OperandPool,
     pub limits: Limits,
@@ -174,9 +173,7 @@ impl Sampler<'_> {
             };
             drawn.push((gemm, all.swap_remove(at)));
         }
-        let mut samples = self.time(drawn, OF_KERNEL)?;
-        samples.iter_mut().for_each(|sample| sample.weight = OWN);
-        Ok(samples)
+        self.time(drawn, OF_KERNEL)
     }
 
     /// Times some configurations of all kernels for a product.
@@ -210,27 +207,17 @@ impl Sampler<'_> {
         Ok(samples)
     }
 
-    /// Times all in turn.
+    /// Times all in turn. The samples have the weight of a kernel's own.
     fn time(
         &mut self,
         drawn: Vec<(Gemm, Configuration)>,
         policy: Policy,
     ) -> Result<Vec<Sample>, Error> {
-        let mut plans = Vec::new();
-        let mut samples = Vec::new();
-        for (gemm, configuration) in drawn {
-            let Some(plan) = prepared(self.auto, gemm, &configuration)? else { continue };
-            plans.push(plan);
-            samples.push(Sample { gemm, configuration, ns: 0.0, weight: 0.0 });
-        }
-        if plans.is_empty() {
-            return Ok(samples);
-        }
-        let times = self.context.time_by(policy, plans.len(), |i| self.pool.enqueue(&plans[i]))?;
-        for (sample, times) in samples.iter_mut().zip(times) {
-            sample.ns = 1e6 * stats::median(&times);
-        }
-        Ok(samples)
+        let times = self.tuner.time(self.auto, self.pool, policy, &drawn)?;
+        let sample = |((gemm, configuration), ns): (_, Option<f64>)| {
+            Some(Sample { gemm, configuration, ns: ns?, weight: OWN })
+        };
+        Ok(drawn.into_iter().zip(times).filter_map(sample).collect())
     }
 }
 

@@ -1,8 +1,7 @@
 //! What a validation found: the times of a product's candidates, and summaries of many.
 
-use cuda_gemm::Gemm;
+use cuda_gemm::{Configuration, Gemm};
 
-use super::search_result::Run;
 use super::validation::Class;
 use crate::shape::Shape;
 use crate::stats;
@@ -16,6 +15,19 @@ const SHORT_NS: f64 = 1e4;
 
 /// The high percentile of a [`Summary`].
 const HIGH: f64 = 95.0;
+
+/// A configuration that was timed, of [`Validated::runs`].
+pub struct Run {
+    /// The kernel, and how it is launched.
+    pub configuration: Configuration,
+    /// The predicted time.
+    pub predicted_ns: f64,
+    /// The median time, in turn with the other runs.
+    pub ns: f64,
+    /// The rms error of the compared elements, against f64. Only the choice and the fastest are
+    /// compared.
+    pub rms_error: Option<f64>,
+}
 
 /// The result of one product.
 pub struct Validated {
@@ -39,8 +51,8 @@ impl Validated {
     ///
     /// A choice by measuring these candidates loses this factor.
     pub fn measured_ratio(&self) -> f64 {
-        let first = self.runs.iter().take(FIRST).map(Run::ns).fold(f64::INFINITY, f64::min);
-        first / self.fastest().ns()
+        let first = self.runs.iter().take(FIRST).map(|run| run.ns).fold(f64::INFINITY, f64::min);
+        first / self.fastest().ns
     }
 
     /// The choice of `auto`.
@@ -50,23 +62,23 @@ impl Validated {
 
     /// The fastest of all timed runs.
     pub fn fastest(&self) -> &Run {
-        let fastest = self.runs.iter().min_by(|one, other| one.ns().total_cmp(&other.ns()));
+        let fastest = self.runs.iter().min_by(|one, other| one.ns.total_cmp(&other.ns));
         fastest.unwrap_or(&self.runs[0])
     }
 
     /// The choice's time relative to the fastest. 1 if the choice is the fastest.
     pub fn ratio(&self) -> f64 {
-        self.chosen().ns() / self.fastest().ns()
+        self.chosen().ns / self.fastest().ns
     }
 
     /// The microseconds that the choice costs beyond the fastest.
     pub fn lost_us(&self) -> f64 {
-        1e-3 * (self.chosen().ns() - self.fastest().ns())
+        1e-3 * (self.chosen().ns - self.fastest().ns)
     }
 
     /// Whether the fastest takes less than 10 us.
     pub fn is_short(&self) -> bool {
-        self.fastest().ns() < SHORT_NS
+        self.fastest().ns < SHORT_NS
     }
 }
 
@@ -148,7 +160,7 @@ pub struct ShortSummary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cuda_gemm::{Configuration, find_kernel};
+    use cuda_gemm::find_kernel;
 
     /// Two of four choices take twice the fastest's time. One of the three short products loses 3
     /// us.
@@ -159,12 +171,7 @@ mod tests {
             class,
             gemm: Gemm::new(8, 8, 8),
             runs: us
-                .map(|us| Run {
-                    configuration,
-                    predicted_ns: 1.0,
-                    samples_ms: vec![1e-3 * us],
-                    rms_error: None,
-                })
+                .map(|us| Run { configuration, predicted_ns: 1.0, ns: 1e3 * us, rms_error: None })
                 .into(),
         };
         let products = vec![

@@ -6,22 +6,17 @@
 //! Timing all candidates would cost too much. Candidates that are predicted to come close are
 //! timed, and a few others. These show whether predictions mislead.
 
-use std::{fmt, iter};
+use std::fmt;
 
 use cuda_gemm::select::Prediction;
 use cuda_gemm::{Auto, Configuration, Device, Gemm, Table};
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use super::context::{self, BenchmarkContext, POLICY};
 use super::pool::OperandPool;
-use super::search::Wrong;
-use super::search_result::Run;
-use super::validated::{Validated, Validation};
+use super::tuner::{POLICY, Progress, Tuner, check, operands, reference};
+use super::validated::{Run, Validated, Validation};
 use crate::batch::Policy;
 use crate::error::Error;
-use crate::job::Job;
-use crate::shape::{self, Shape};
+use crate::shape::{self, Draw, Shape};
 
 /// The highest predicted time of a close candidate. It is relative to the choice. All close
 /// candidates are timed.
@@ -89,35 +84,6 @@ pub fn draw(count: usize, seed: u64) -> Vec<(Class, Shape)> {
     (0..turns).flat_map(turn).take(count).collect()
 }
 
-/// Events while [`validate`] judges.
-pub enum ValidationProgress<'a> {
-    /// The next product begins.
-    Step {
-        /// How many products are done.
-        done: usize,
-        /// How many there are.
-        total: usize,
-    },
-    /// A product is not judged.
-    NotMeasured {
-        /// The product.
-        shape: Shape,
-        /// Why not.
-        reason: &'a str,
-    },
-    /// A configuration is wrong.
-    Wrong {
-        /// The product.
-        shape: Shape,
-        /// The kernel, and how it is launched.
-        configuration: Configuration,
-        /// The mistake.
-        reason: &'a str,
-    },
-    /// A product was judged.
-    Product(&'a Validated),
-}
-
 /// Judges `auto` on products that nobody tuned for.
 ///
 /// For each product, `auto` chooses by its model alone. The choice is timed in turn with all
@@ -156,33 +122,32 @@ pub fn validate<E: From<Error>>(
     table: Option<&Table>,
     products: &[(Class, Gemm)],
     seed: u64,
-    mut report: impl FnMut(ValidationProgress<'_>) -> Result<(), E>,
+    mut report: impl FnMut(Progress<'_>) -> Result<(), E>,
 ) -> Result<Validation, E> {
     let is_valid = |(_, gemm): &(Class, Gemm)| gemm.validate();
     products.iter().try_for_each(is_valid).map_err(Error::from)?;
     let auto = by_model_alone(device, table)?;
-    let context = BenchmarkContext::new(device)?;
+    let tuner = Tuner::new(device)?;
     let largest = products.iter().map(|(_, gemm)| gemm.bytes()).max().unwrap_or(0);
     let pool = OperandPool::for_products(device, largest)?;
-    let mut judge =
-        Judge { context: &context, auto: &auto, pool, rng: ChaCha8Rng::seed_from_u64(seed) };
+    let mut judge = Judge { tuner, auto, pool, draw: Draw::new(seed) };
     let mut validation = Validation { products: Vec::new(), wrong: 0 };
     for (done, (class, gemm)) in products.iter().enumerate() {
-        report(ValidationProgress::Step { done, total: products.len() })?;
+        report(Progress::Step { done, total: products.len() })?;
         let shape = Shape::of(gemm);
         let (runs, wrong) = judge.judge(gemm)?;
         validation.wrong += wrong.len();
         for (configuration, reason) in &wrong {
             let configuration = *configuration;
-            report(ValidationProgress::Wrong { shape, configuration, reason })?;
+            report(Progress::WrongChoice { shape, configuration, reason })?;
         }
         match runs {
             Ok(runs) => {
                 let product = Validated { class: *class, gemm: *gemm, runs };
-                report(ValidationProgress::Product(&product))?;
+                report(Progress::Judged(&product))?;
                 validation.products.push(product);
             }
-            Err(reason) => report(ValidationProgress::NotMeasured { shape, reason: &reason })?,
+            Err(reason) => report(Progress::NotMeasured { shape, reason: &reason })?,
         }
     }
     match validation.products.is_empty() {
@@ -204,17 +169,17 @@ fn by_model_alone(device: &Device, table: Option<&Table>) -> Result<Auto, Error>
 }
 
 /// Runs, or the reason why there are none, and wrong choices.
-type Judged = (Result<Vec<Run>, String>, Vec<Wrong>);
+type Judged = (Result<Vec<Run>, String>, Vec<(Configuration, String)>);
 
 /// The means of judging products.
-struct Judge<'a> {
-    context: &'a BenchmarkContext,
-    auto: &'a Auto,
+struct Judge {
+    tuner: Tuner,
+    auto: Auto,
     pool: OperandPool,
-    rng: ChaCha8Rng,
+    draw: Draw,
 }
 
-impl Judge<'_> {
+impl Judge {
     /// Times the choice and others in turn. The choice and the fastest are checked.
     ///
     /// A product with a wrong choice is not judged. If the fastest is wrong, it is dropped, and the
@@ -225,43 +190,39 @@ impl Judge<'_> {
         let predictions = self.auto.candidates(gemm, usize::MAX);
         // The draw comes before anything fails. So the others of a product do not depend on its
         // neighbours.
-        let Some((chosen, others)) = selected(chosen, predictions, &mut self.rng) else {
+        let Some(selected) = selected(chosen, predictions, &mut self.draw) else {
             return not("nothing is predicted for it on this device without a table".to_owned());
         };
         if !self.pool.has_room(gemm) {
             return not("it does not fit the memory".to_owned());
         }
-        let (mut plans, mut runs) = (Vec::new(), Vec::new());
-        for &Prediction { configuration, ns: predicted_ns, .. } in
-            iter::once(&chosen).chain(&others)
-        {
-            let Some(plan) = context::prepared(self.auto, *gemm, &configuration)? else { continue };
-            plans.push(plan);
-            runs.push(Run { configuration, predicted_ns, samples_ms: Vec::new(), rms_error: None });
-        }
-        if runs.first().is_none_or(|run| run.configuration != chosen.configuration) {
+        let choices: Vec<_> = selected.iter().map(|one| (*gemm, one.configuration)).collect();
+        let times = self.tuner.time(&self.auto, &mut self.pool, VALIDATION, &choices)?;
+        if times[0].is_none() {
             return not("the choice does not fit the memory".to_owned());
         }
-        let pool = &mut self.pool;
-        let times = self.context.time_by(VALIDATION, plans.len(), |i| pool.enqueue(&plans[i]))?;
-        runs.iter_mut().zip(times).for_each(|(run, times)| run.samples_ms = times);
-        drop(plans);
-        self.checked(gemm, runs)
+        let run = |(Prediction { configuration, ns, .. }, time): (_, Option<f64>)| {
+            Some(Run { configuration, predicted_ns: ns, ns: time?, rms_error: None })
+        };
+        self.checked(gemm, selected.into_iter().zip(times).filter_map(run).collect())
     }
 
     /// Checks the choice, and the fastest right run.
     fn checked(&self, gemm: &Gemm, mut runs: Vec<Run>) -> Result<Judged, Error> {
         let mut wrong = Vec::new();
-        let (operands, mut buffers) = match self.context.matrices(*gemm)? {
-            Ok(matrices) => matrices,
-            Err(reason) => return Ok((Err(reason), wrong)),
+        let made =
+            operands(*gemm).and_then(|operands| Ok((self.tuner.buffers(&operands)?, operands)));
+        let (mut buffers, operands) = match made {
+            Ok(made) => made,
+            Err(error) if error.is_refusal() => return Ok((Err(error.to_string()), wrong)),
+            Err(error) => return Err(error),
         };
-        let reference = context::reference(&operands)?;
+        let reference = reference(&operands)?;
         let mut at = 0;
         loop {
             let configuration = runs[at].configuration;
             let plan = self.auto.plan_by(*gemm, &configuration)?.prepare()?;
-            match context::check(&Job::Kernel(plan), &mut buffers, &reference)? {
+            match check(plan, &mut buffers, &reference)? {
                 Ok(check) => runs[at].rms_error = check.rms_error(),
                 Err(reason) => {
                     wrong.push((configuration, reason));
@@ -272,7 +233,7 @@ impl Judge<'_> {
                     }
                 }
             }
-            let fastest = (0..runs.len()).min_by(|i, j| runs[*i].ns().total_cmp(&runs[*j].ns()));
+            let fastest = (0..runs.len()).min_by(|i, j| runs[*i].ns.total_cmp(&runs[*j].ns));
             at = fastest.unwrap_or(0);
             if at == 0 || runs[at].rms_error.is_some() {
                 return Ok((Ok(runs), wrong));
@@ -281,24 +242,24 @@ impl Judge<'_> {
     }
 }
 
-/// The choice's prediction, and the others to time. The others have the least time first. `None` if
-/// the choice has no prediction.
+/// The predictions to time: of the choice, then of others, the least time first. `None` if the
+/// choice has no prediction.
 fn selected(
     chosen: Configuration,
     predictions: Vec<Prediction>,
-    rng: &mut ChaCha8Rng,
-) -> Option<(Prediction, Vec<Prediction>)> {
+    draw: &mut Draw,
+) -> Option<Vec<Prediction>> {
     let (own, others): (Vec<_>, Vec<_>) =
         predictions.into_iter().partition(|one| one.configuration == chosen);
     let chosen = own.into_iter().next()?;
     let (mut selected, mut far): (Vec<_>, Vec<_>) =
         others.into_iter().partition(|one| one.ns <= CLOSE * chosen.ns);
     for _ in 0..OTHERS.min(far.len()) {
-        // The modulus of a 32-bit number favours none of some hundred noticeably.
-        selected.push(far.swap_remove(rng.next_u32() as usize % far.len()));
+        selected.push(far.swap_remove(draw.below(far.len())));
     }
     selected.sort_by(|one, other| one.ns.total_cmp(&other.ns));
-    Some((chosen, selected))
+    selected.insert(0, chosen);
+    Some(selected)
 }
 
 #[cfg(test)]
@@ -328,11 +289,11 @@ mod tests {
             let (mut steps, mut shapes) = (0, Vec::new());
             let validation = validate(&device, table, &products, 7, |progress| {
                 match progress {
-                    ValidationProgress::Step { done, total } => {
+                    Progress::Step { done, total } => {
                         assert_eq!((done, total), (steps, 3));
                         steps += 1;
                     }
-                    ValidationProgress::Product(product) => shapes.push(product.shape()),
+                    Progress::Judged(product) => shapes.push(product.shape()),
                     _ => panic!("all is right"),
                 }
                 Ok::<_, Error>(())
@@ -348,7 +309,7 @@ mod tests {
                 assert!(product.runs.len() > 1 && product.ratio() >= 1.0);
                 let is_choice = |run: &&Run| run.configuration == choice;
                 assert_eq!(product.runs.iter().filter(is_choice).count(), 1);
-                assert_eq!(product.is_short(), product.fastest().ns() < 1e4);
+                assert_eq!(product.is_short(), product.fastest().ns < 1e4);
             }
             assert_eq!(validation.summary(None).unwrap().products, 3);
             for class in Class::ALL {
@@ -371,22 +332,20 @@ mod tests {
         let predictions: Vec<_> =
             (1..=100).map(|splits| prediction(splits, 100.0 * f64::from(splits))).collect();
         let chosen = predictions[1].configuration;
-        let draw = |seed| {
-            let mut rng = ChaCha8Rng::seed_from_u64(seed);
-            selected(chosen, predictions.clone(), &mut rng).unwrap()
-        };
-        let (own, others) = draw(5);
+        let draw = |seed| selected(chosen, predictions.clone(), &mut Draw::new(seed)).unwrap();
+        let drawn = draw(5);
+        let (own, others) = (drawn[0], &drawn[1..]);
         assert_eq!(own.ns, 200.0);
         assert!(others.is_sorted_by(|one, other| one.ns < other.ns));
         let close: Vec<_> = others[..3].iter().map(|one| one.ns).collect();
         assert_eq!((close, others.len()), (vec![100.0, 300.0, 400.0], 13));
-        assert_eq!(draw(5), (own, others.clone()));
-        assert_ne!(draw(6).1, others);
+        assert_eq!(draw(5), drawn);
+        assert_ne!(draw(6), drawn);
         // If there are few, all are timed. A choice without a prediction cannot be judged.
-        let mut rng = ChaCha8Rng::seed_from_u64(5);
+        let mut draw = Draw::new(5);
         let few = predictions[..7].to_vec();
-        assert_eq!(selected(chosen, few, &mut rng).unwrap().1.len(), 6);
-        assert!(selected(chosen, Vec::new(), &mut rng).is_none());
+        assert_eq!(selected(chosen, few, &mut draw).unwrap().len(), 7);
+        assert!(selected(chosen, Vec::new(), &mut draw).is_none());
     }
 
     #[test]
@@ -407,13 +366,22 @@ mod tests {
         let device = Device::open(DeviceChoice::Soft).unwrap();
         let mut reasons = Vec::new();
         let none = validate(&device, None, &tiny(Compute::F32), 7, |progress| {
-            if let ValidationProgress::NotMeasured { reason, .. } = progress {
+            if let Progress::NotMeasured { reason, .. } = progress {
                 reasons.push(reason.to_owned());
             }
             Ok(())
         });
         assert!(matches!(none, Err(Error::NothingMeasured { count: 3 })));
         assert!(reasons.len() == 3 && reasons[0].contains("nothing is predicted"));
+        // Nor is a batch of pointers, whose matrices may lie anywhere.
+        let table = Table::parse(TABLE, "a test").unwrap();
+        let pointers = [(Class::Batches, Gemm::new(8, 16, 32).batched_pointers(2))];
+        let none = validate(&device, Some(&table), &pointers, 7, |_| Ok(()));
+        assert!(matches!(none, Err(Error::NothingMeasured { count: 1 })));
+        // Products may share a matrix.
+        let shared = [(Class::Batches, Gemm::new(8, 16, 32).batched(2, [0, 32 * 16, 8 * 16]))];
+        let judged = validate(&device, Some(&table), &shared, 7, |_| Ok::<_, Error>(())).unwrap();
+        assert_eq!((judged.products.len(), judged.wrong), (1, 0));
         let invalid = [(Class::Plain, Gemm::new(8, 8, 8).leading_dimensions(4, 8, 8))];
         let invalid = validate(&device, None, &invalid, 7, |_| Ok(()));
         assert!(matches!(invalid, Err(Error::Gemm(_))));

@@ -294,7 +294,7 @@ impl Operands {
         };
         let nearest = by(gemm_verify::Products::TensorCore);
         let in_tf32 = self.of_products(&self.in_tf32, nearest, how)?;
-        Ok(Products { operands: self, rows: self.gemm.m, method, bound, references, in_tf32 })
+        Ok(Products { operands: self, method, bound, references, in_tf32 })
     }
 
     fn of_products<'s>(
@@ -339,8 +339,6 @@ fn axis_and_row(axis: Option<Axis>, vector: &Option<Matrix>) -> Option<(Axis, &[
 /// The f64 products of a batch, or the only one, from [`Operands::reference`].
 pub struct Products<'a> {
     operands: &'a Operands,
-    /// Rows of each C.
-    rows: usize,
     method: Method,
     bound: Bound,
     references: Vec<Reference<'a>>,
@@ -397,7 +395,7 @@ impl Products<'_> {
     }
 
     fn compare(&self, result: &Matrix, references: &[Reference<'_>]) -> Result<Check, Error> {
-        let (rows, cols) = (self.rows, result.cols());
+        let (rows, cols) = (self.operands.gemm.m, result.cols());
         if let [reference] = references {
             return Ok(reference.check(result)?);
         }

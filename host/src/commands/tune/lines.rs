@@ -2,8 +2,12 @@
 
 use std::borrow::Cow;
 
-use host::tune::{Class, Run, Sample, SearchResult, Summary, Validated, Validation};
-use host::{Activation, Axis, Compute, Configuration, Element, Epilogue, Gemm, Shape, find_kernel};
+use host::select::Measurement;
+use host::select::table::Timed;
+use host::tune::{Class, Run, Sample, Summary, Validated, Validation};
+use host::{
+    Activation, Auto, Axis, Compute, Configuration, Element, Epilogue, Gemm, Shape, find_kernel,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::report::json;
@@ -29,11 +33,10 @@ impl ProductLine {
 
 /// The times of a product, in JSON.
 #[derive(Serialize)]
-pub struct SearchLine {
+struct MeasuredLine {
     #[serde(flatten)]
     product: ProductLine,
-    cublas_rms_error: Option<f64>,
-    /// In the order of what they should have taken.
+    /// The choice by costs first, then in the order of what they should have taken.
     runs: Vec<RunLine>,
 }
 
@@ -64,8 +67,9 @@ impl ConfigurationLine {
 struct RunLine {
     #[serde(flatten)]
     configuration: ConfigurationLine,
-    predicted_ns: f64,
+    predicted_ns: Option<f64>,
     ns: f64,
+    /// Null if this run was not compared with the product in f64.
     rms_error: Option<f64>,
 }
 
@@ -73,8 +77,8 @@ impl RunLine {
     fn new(run: &Run) -> Self {
         Self {
             configuration: ConfigurationLine::new(&run.configuration),
-            predicted_ns: run.predicted_ns,
-            ns: run.ns(),
+            predicted_ns: Some(run.predicted_ns),
+            ns: run.ns,
             rms_error: run.rms_error,
         }
     }
@@ -152,12 +156,20 @@ pub fn parse_sample(line: &str) -> Result<Sample, String> {
     Ok(Sample { gemm, configuration, ns: line.ns, weight: line.weight })
 }
 
-impl SearchLine {
-    pub fn new(result: &SearchResult) -> Self {
-        let runs = result.runs.iter().map(RunLine::new).collect();
-        let product = ProductLine::new(&result.gemm);
-        Self { product, cublas_rms_error: result.cublas_rms_error, runs }
-    }
+/// The line of a measured product. `auto` predicts its times.
+pub fn measured(auto: &Auto, measured: &Measurement) -> String {
+    let run = |timed: &Timed| {
+        let configuration = timed.configuration();
+        let predicted = auto.model().time(&measured.gemm, &configuration);
+        RunLine {
+            configuration: ConfigurationLine::new(&configuration),
+            predicted_ns: predicted.map(|predicted| predicted.ns),
+            ns: timed.ns,
+            rms_error: None,
+        }
+    };
+    let runs = measured.timed.iter().map(run).collect();
+    json::line(&MeasuredLine { product: ProductLine::new(&measured.gemm), runs })
 }
 
 /// A product that `auto` was judged on, in JSON.

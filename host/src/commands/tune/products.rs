@@ -2,17 +2,19 @@
 
 use std::time::Instant;
 
-use host::select::{CACHE_VARIABLE, ProductFile};
+use host::select::table::Timed;
+use host::select::{CACHE_VARIABLE, Measurement, ProductFile};
 use host::tune::{self, Progress, TunedProducts, Tuner};
-use host::{Device, Shape};
+use host::{Auto, Device, Shape};
 
 use super::args::TuneArgs;
-use super::{drift, errors, open, report};
+use super::{drift, lines, open, report};
 use crate::commands::outcome::Outcome;
 use crate::commands::tables;
 use crate::error::Error;
 use crate::io::progress::Steps;
 use crate::io::stdio;
+use crate::report::format::milliseconds;
 use crate::report::save::Save;
 
 /// Measures these products.
@@ -29,6 +31,7 @@ pub fn run(args: &TuneArgs, shapes: Vec<Shape>) -> Result<Outcome, Error> {
     let file = file(args, &device)?;
     // A file that is broken or cannot be written is found before anything is measured.
     file.add(&device, &[])?;
+    device.keep_measurements_in(Some(file.clone()));
     let mut save = args.save.as_deref().map(|save| Save::new(save, None)).transpose()?;
     if device.is_soft() {
         stdio::say("warning: simulated times say nothing about a GPU, and neither will this file");
@@ -42,12 +45,13 @@ pub fn run(args: &TuneArgs, shapes: Vec<Shape>) -> Result<Outcome, Error> {
             steps.at(done, total);
             Ok(())
         }
-        other => steps.above(|| {
-            if let Progress::Product { result } = &other {
-                file.add(&device, &[result.record()])?;
+        Progress::Product { measured, fastest } => steps.above(|| {
+            if let Some(save) = &mut save {
+                save.line(&lines::measured(&auto, measured))?;
             }
-            report(&other, save.as_mut())
+            stdio::print(&product_line(&auto, measured, fastest))
         }),
+        other => steps.above(|| report(&other)),
     };
     let tuned = tuner.products(&auto, &products, report)?;
     drop(steps);
@@ -55,16 +59,32 @@ pub fn run(args: &TuneArgs, shapes: Vec<Shape>) -> Result<Outcome, Error> {
     stdio::print(&format!(
         "model:   what it chooses takes {measured_loss:.3}x the time of the fastest over {} \
          shape(s)\n\
-         errors:  {}\n\
          time:    {:.0} s{}\n\
          file:    {}\n",
         results.len(),
-        errors(&results),
         clock.elapsed().as_secs_f64(),
         drift(ffma_gflops),
         file.path().display(),
     ))?;
     Ok(if wrong == 0 { Outcome::Right } else { Outcome::Wrong })
+}
+
+/// What came of a product, for people.
+fn product_line(auto: &Auto, measured: &Measurement, fastest: &Timed) -> String {
+    let Measurement { gemm, timed, .. } = measured;
+    let ms = |ns: f64| milliseconds(1e-6 * ns);
+    let chosen = timed[0].configuration();
+    let predicted = auto.model().time(gemm, &chosen).map_or(0.0, |prediction| prediction.ns);
+    format!(
+        "{:<7}{:<20}{:>11} predicted, {:>11} measured, {chosen}; fastest {:>11}, {:.3}x, {}\n",
+        gemm.compute,
+        Shape::of(gemm),
+        ms(predicted),
+        ms(timed[0].ns),
+        ms(fastest.ns),
+        timed[0].ns / fastest.ns,
+        fastest.configuration(),
+    )
 }
 
 /// The file of `--out`, or the one that `auto` reads.

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use host::tune::{self, Class, Summary, Validated, ValidationProgress};
+use host::tune::{self, Class, Progress, Summary, Validated};
 use host::{Device, Gemm, Table};
 
 use super::args::TuneArgs;
@@ -53,18 +53,16 @@ fn judge(
         ))?;
     }
     let steps = Steps::new("judging");
-    let mut report = |progress: ValidationProgress<'_>| match progress {
-        // The bar shows it.
-        ValidationProgress::Step { .. } => Ok(()),
-        ValidationProgress::NotMeasured { shape, reason } => {
+    let mut report = |progress: Progress<'_>| match progress {
+        Progress::NotMeasured { shape, reason } => {
             stdio::say(format_args!("warning: {shape} is not judged: {reason}"));
             Ok(())
         }
-        ValidationProgress::Wrong { shape, configuration, reason } => {
+        Progress::WrongChoice { shape, configuration, reason } => {
             stdio::say(format_args!("{shape}: {configuration} is WRONG: {reason}"));
             Ok(())
         }
-        ValidationProgress::Product(product) => {
+        Progress::Judged(product) => {
             let line = lines::validated(product);
             // First what lasts, in case that stdout cannot be written.
             if let Some(save) = &mut save {
@@ -72,9 +70,11 @@ fn judge(
             }
             print(&if is_json { line } else { product_line(product) })
         }
+        // The bar shows steps.
+        _ => Ok(()),
     };
     let validation = tune::validate(device, table, products, args.seed, |progress| {
-        if let ValidationProgress::Step { done, total } = progress {
+        if let Progress::Step { done, total } = progress {
             steps.at(done, total);
         }
         steps.above(|| report(progress))
@@ -110,8 +110,8 @@ fn product_line(product: &Validated) -> String {
         "{:<8}{:<24}{:>11}{:>12}{:>8.3}x of {:>2}  {}{instead}\n",
         product.class,
         product.shape(),
-        ms(chosen.ns()),
-        ms(fastest.ns()),
+        ms(chosen.ns),
+        ms(fastest.ns),
         product.ratio(),
         product.runs.len(),
         chosen.configuration,

@@ -9,9 +9,9 @@ use super::agreement::{Agreement, largest_operand, tolerance};
 use crate::device::{Stream, Timer};
 use crate::error::Error;
 use crate::matrix::{Memory, OperandRef};
-use crate::plan::{Configuration, Plan, PlanBuilder, RawExtra, RawExtras};
+use crate::plan::{Configuration, Plan, RawExtra, RawExtras};
 use crate::problem::Gemm;
-use crate::select::table::Timed;
+use crate::select::{Auto, table::Timed};
 
 /// Rounds of timing. If a plan takes longer than `LONG_MS`, there are fewer.
 const ROUNDS: usize = 9;
@@ -36,11 +36,12 @@ const PATTERN: usize = 65_537;
 /// Choices with their times, and choices that were dropped with the reasons.
 type Rehearsed = (Vec<Timed>, Vec<(Configuration, String)>);
 
-/// Checks and times a product's plans in turn.
+/// Checks and times a product's choices in turn.
 pub(super) fn rehearse(
+    auto: &Auto,
     stream: &Stream,
     gemm: &Gemm,
-    builders: Vec<PlanBuilder>,
+    choices: &[Configuration],
 ) -> Result<Result<Rehearsed, Skipped>, Error> {
     let Some(largest) = largest_operand(gemm.k) else { return Ok(Err(Skipped::TooLong)) };
     let device = stream.device();
@@ -56,8 +57,8 @@ pub(super) fn rehearse(
         return Ok(Err(Skipped::Memory));
     }
     let mut plans = Vec::new();
-    for (at, builder) in builders.into_iter().enumerate() {
-        match builder.prepare() {
+    for (at, choice) in choices.iter().enumerate() {
+        match auto.plan_by(*gemm, choice).and_then(|builder| builder.on(stream).prepare()) {
             Ok(plan) => plans.push(plan),
             // The first is the choice without a measurement, whose error is the caller's.
             Err(error @ Error::KernelFault { .. }) => return Err(error),
