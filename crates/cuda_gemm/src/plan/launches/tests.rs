@@ -176,11 +176,12 @@ fn too_much_shared_memory_names_both_numbers() {
 fn more_blocks_than_fit_are_the_most() {
     let is_limited = |kernel: &&KernelDescriptor| kernel.blocks_per_multiprocessor() > 1;
     let mut kernels = kernels_gpu::kernels().filter(is_limited);
-    let kernel = kernels.find(|kernel| kernel.abi() == KernelAbi::WgmmaClusters).unwrap();
+    let has_clusters = |kernel: &&KernelDescriptor| kernel.abi() == KernelAbi::WgmmaClusters;
+    let kernel = kernels.find(|one| has_clusters(one) && Compute::Bf16.is_of(one)).unwrap();
     let with = |blocks_per_multiprocessor| {
         let whole = Configuration::new(kernel);
         let configuration = Configuration { blocks_per_multiprocessor, ..whole };
-        let gemm = Gemm::new(256, 256, 256);
+        let gemm = Gemm::new(256, 256, 256).computed_in(Compute::Bf16);
         let plan = LaunchPlan::new(&configuration, gemm, &Limits::H200, "a device").unwrap();
         (*plan.configuration(), plan.shared_bytes())
     };
