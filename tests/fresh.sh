@@ -22,7 +22,8 @@ type_it() {
     "$@"
 }
 
-edited=kernels-gpu/src/ladder/f32/naive.rs
+# Of the smallest family, whose PTX is built soonest.
+edited=kernels-gpu/src/utility/roofline.rs
 record=kernels-gpu/ptx/SOURCES.sha256
 fresh= refused=
 cd "$(dirname "$0")/.."
@@ -79,7 +80,7 @@ type_it cargo xtask build-ptx
 git diff --exit-code --stat -- kernels-gpu/ptx ":!$record"
 git diff -U0 -- "$record"
 [ "$(git diff --numstat -- "$record" | cut -f 1,2)" = $'1\t1' ]
-git diff -U0 -- "$record" | grep '^+.*  kernels-gpu --features ladder_f32$'
+git diff -U0 -- "$record" | grep '^+.*  kernels-gpu --features utility$'
 git checkout --quiet -- "$record"
 
 # Where it is forbidden, the error says what to type.

@@ -298,7 +298,7 @@ const IN_A: &str = "sums lie in place of stages of A, which threads store, and n
 const STAGGER: &str = "it has the second warpgroup begin later, for speed alone";
 
 /// Of how many mutants of a kernel CI tries one.
-const SHARE: usize = 24;
+const SHARE: usize = 48;
 
 #[test]
 fn some_mutants_for_tensor_cores_are_killed() {
