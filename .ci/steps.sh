@@ -29,19 +29,23 @@ step() {
         "$((SECONDS - began))" "$(($(processor_seconds "$shell") - used))" "$*" >>"$CI_TIMES"
 }
 
-# Two commands at once. What the first one says comes last.
+# usage: side_by_side COMMAND...
+# Commands at once. What the others say comes after what the last one says.
 side_by_side() {
-    local log first second status=0
-    log=$(mktemp)
-    $1 >"$log" 2>&1 &
-    first=$!
-    # Not `$2 || status=$?`: there `set -e` would not end it at its first failure.
-    $2 &
-    second=$!
-    wait "$second" || status=$?
-    wait "$first" || status=$?
-    cat "$log"
-    rm "$log"
+    local command logs=() shells=() status=0 i
+    for command in "${@:1:$#-1}"; do
+        logs+=("$(mktemp)")
+        $command >"${logs[-1]}" 2>&1 &
+        shells+=($!)
+    done
+    # Not `command || status=$?`: there `set -e` would not end it at its first failure.
+    ${!#} &
+    wait $! || status=$?
+    for i in "${!logs[@]}"; do
+        wait "${shells[i]}" || status=$?
+        cat "${logs[i]}"
+        rm "${logs[i]}"
+    done
     return "$status"
 }
 

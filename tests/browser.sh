@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Opens the page of `rungs report` in a headless Chromium, and uses it: see browser.py.
 #
-# usage: tests/browser.sh [--install]
-#   --install  only installs what it needs
+# usage: tests/browser.sh
 #   CHROMIUM  the browser; else one that is installed, or Debian's, which root can install
 #
 # Screenshots go to target/browser/shots. Exit status: 0 if all is well.
@@ -26,7 +25,6 @@ fi
 
 [ -x "$environment/bin/python" ] || python3 -m venv "$environment"
 "$environment/bin/pip" install --quiet --disable-pip-version-check playwright==1.65.2
-[ "${1-}" != --install ] || exit 0
 
 mkdir -p "$environment/shots"
 rm -rf "$environment/report.html" "$environment/pictures"
