@@ -157,7 +157,9 @@ fn advice(error: &BenchError) -> Option<&'static str> {
         BenchError::Gemm(GemmError::Compute { .. }) => {
             "; `--compute` says what to compute in, and `--output` what C is stored as"
         }
-        BenchError::Gemm(GemmError::Table { .. }) => "; make a table with `rungs tune`",
+        BenchError::Gemm(GemmError::Table { .. }) => {
+            "; make a table with `rungs tune`, without --sizes and --shapes"
+        }
         BenchError::NothingMeasured { .. } => "; the rows above say why",
         BenchError::CublasNeedsGpu => "; use `--device gpu`",
         _ => return None,
@@ -174,7 +176,10 @@ mod tests {
         let table = GemmError::Table { place: "t.json".into(), reason: "it is empty".into() };
         let hopper = GemmError::NeedsHopper { kernel: "tma", device: device(), capability: (8, 0) };
         for (error, says) in [
-            (table.into(), "t.json: it is empty; make a table with `rungs tune`"),
+            (
+                table.into(),
+                "t.json: it is empty; make a table with `rungs tune`, without --sizes and --shapes",
+            ),
             (
                 hopper.into(),
                 "`tma` needs compute capability 9.0 (sm_90a), and soft has 8.0; choose another \

@@ -37,7 +37,11 @@
 //! - an included file whose name the build makes, as with `env!("OUT_DIR")`;
 //! - the line of a panic, which no kernel has that [`strict`](crate::CudaBuilder::strict) accepts;
 //! - `line!()` that a procedural macro makes;
-//! - the value of `env!` or `option_env!`.
+//! - the value of `env!` or `option_env!`;
+//! - an included file whose name `concat!` makes of other tokens than strings, or a macro of a name
+//!   that it was given;
+//! - `line!()`, `include_str!` and their like under another name (`use .. as ..`), and a function
+//!   with `#[track_caller]` that an operator calls or that has another name.
 //!
 //! Parts of the workspace's `Cargo.toml` and `Cargo.lock` count: the versions of the packages that
 //! the crates reach, their lines in `[workspace.dependencies]`, and the settings for all packages.

@@ -154,7 +154,7 @@ pub struct Row {
     /// Resident blocks per multiprocessor, if they were limited.
     pub blocks_per_multiprocessor: Option<u32>,
     /// Whether A and B were copied first, by choice.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_default")]
     pub packed: bool,
     /// Rows of A and C.
     pub m: usize,
@@ -163,10 +163,10 @@ pub struct Row {
     /// Columns of A, rows of B.
     pub k: usize,
     /// Whether A is stored transposed.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_default")]
     pub trans_a: bool,
     /// Whether B is stored transposed.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_default")]
     pub trans_b: bool,
     /// The number of products.
     #[serde(default = "one")]
@@ -235,10 +235,10 @@ pub struct Row {
     pub rms_error: Option<f64>,
 
     /// The times, in the order taken.
-    #[serde(default, skip_serializing, deserialize_with = "none_is_empty")]
+    #[serde(default, skip_serializing, deserialize_with = "null_is_default")]
     pub samples_ms: Vec<f64>,
     /// cuBLAS's times, in turn with these, in results of `rungs bench`.
-    #[serde(default, skip_serializing, deserialize_with = "none_is_empty")]
+    #[serde(default, skip_serializing, deserialize_with = "null_is_default")]
     pub cublas_samples_ms: Vec<f64>,
 
     /// The command that made it.
@@ -466,7 +466,11 @@ fn one() -> usize {
 }
 
 /// Null is as good as nothing.
-fn none_is_empty<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<f64>, D::Error> {
+fn null_is_default<'de, D, T>(from: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 

@@ -236,7 +236,7 @@ impl ProductFile {
         Error::ProductFile {
             path: self.path.clone(),
             reason: format!(
-                "{}; it stays as it is: repair or remove it, or name another folder in {CACHE_VARIABLE}",
+                "{}; it stays as it is: name another file, or another folder in {CACHE_VARIABLE}",
                 reason.to_string()
             ),
         }
