@@ -372,7 +372,7 @@ mod tests {
         ] {
             fs::write(file.path(), &broken).unwrap();
             let read = file.products(&device).unwrap_err().to_string();
-            assert!(read.contains(says) && read.contains("repair or remove it"), "{read}");
+            assert!(read.contains(says) && read.contains("name another file"), "{read}");
             assert!(read.contains("products.json"), "{read}");
         }
         // An entry of another version of the library is none, and stays.
