@@ -99,3 +99,10 @@ builder_tests() {
     local others=("${libraries[@]}" "${device[@]}" host xtask xtask-new faer_views ndarray_stream)
     REQUIRE_RUST_SRC=1 cargo test --workspace "${others[@]/#/--exclude=}" "${features[@]}" "$@"
 }
+
+# usage: checked_contract SCHEDULE [ARGUMENT...]
+# Parts of the contract under all checks, in one order of warps and blocks.
+checked_contract() {
+    SOFT_CUDA_CHECK=all SOFT_CUDA_SCHEDULE=$1 cargo test -p host --test contract -- \
+        small_integers stream_k:: splits:: views sixteen_bits outputs_and_epilogues "${@:2}"
+}

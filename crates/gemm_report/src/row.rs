@@ -474,7 +474,7 @@ where
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
-/// A count, of which a file may say anything.
+/// A count. A file may hold any number in its place.
 fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
     let number = Option::<f64>::deserialize(from)?;
     Ok(number.filter(|number| SENSIBLE.contains(number)).map(|number| number as u32))

@@ -255,7 +255,7 @@ mod tests {
         observed: usize,
     }
 
-    /// Measures two candidates, of which the first sleeps.
+    /// Measures two candidates. The first one sleeps.
     fn noted(device: &Device, policy: Policy) -> (Vec<Samples>, Notes) {
         let notes = RefCell::new(Notes::default());
         let launch = |i| {
