@@ -92,7 +92,7 @@ fn tensor_cores_are_asked_for() {
     let rungs: Vec<_> = rungs.map(|line| of(line, "kernel")).collect();
     assert_eq!(rungs, ["mma", "wgmma", "wgmma_pipelined", "wgmma_persistent", "wgmma_pingpong"]);
     assert_eq!(statuses.iter().filter(|status| **status == "PASS").count(), TENSOR_CORE.len() + 1);
-    assert_eq!(statuses.last().unwrap(), "REFUSED", "cuBLAS, without a GPU");
+    assert!(!all.stdout.contains("\"cublas\""), "{}", all.stdout);
 
     let old = with("soft", "wgmma_persistent", &["--compute", "bf16"]);
     assert!(old.code == Some(2) && old.stderr.contains("9.0 (sm_90a)"), "{}", old.stderr);

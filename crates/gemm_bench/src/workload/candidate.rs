@@ -15,7 +15,7 @@ use crate::job::{Candidate, Job, KernelOptions, Title};
 
 pub use crate::job::CUBLAS;
 
-/// The name of all candidates: the ladder or the tensor core kernels, `auto` and cuBLAS.
+/// The name of all candidates: the ladder or the tensor core kernels, `auto`, and cuBLAS on a GPU.
 pub const ALL: &str = "all";
 
 /// The selected kernels.
@@ -40,7 +40,7 @@ pub const ALL: &str = "all";
 /// ```
 #[derive(Clone, Copy)]
 pub enum Selection {
-    /// All: the ladder for f32, else all kernels of the precision; then `auto`, and cuBLAS.
+    /// All: the ladder for f32, else all kernels of the precision; then `auto`, and cuBLAS on a GPU.
     All(Compute),
     /// The fastest kernel for each product.
     Auto,
@@ -135,8 +135,8 @@ impl Selection {
 
     /// Loads the selected candidates.
     ///
-    /// For `all`, a candidate that cannot run carries the reason. `table` replaces the built-in
-    /// table of `auto`.
+    /// For `all`, a candidate that cannot run carries the reason; cuBLAS is left out on the software
+    /// device. `table` replaces the built-in table of `auto`.
     ///
     /// # Errors
     ///
@@ -165,7 +165,9 @@ impl Selection {
             let auto = table.map_or_else(|| device.auto(), |table| device.auto_by(table));
             wanted.push((select::NAME, None, auto.map(Code::Auto).map_err(Error::from)));
         }
-        if self.is_several() || matches!(self, Self::Cublas) {
+        // On the software device nobody expects it.
+        let is_compared = self.is_several() && !device.is_soft();
+        if is_compared || matches!(self, Self::Cublas) {
             wanted.push((CUBLAS, None, Cublas::open(device).map(Code::Cublas)));
         }
         let loaded = wanted.into_iter().map(|(name, rung, code)| {

@@ -63,7 +63,7 @@ pub struct RunArgs {
     ///
     /// auto chooses the fastest kernel for the product on this device. cublas is NVIDIA's library,
     /// if it can be loaded. all compares the ladder, or with --compute the kernels of that
-    /// precision, auto and cublas on the same matrices. `rungs list` shows every name.
+    /// precision, auto, and on a GPU cublas on the same matrices. `rungs list` shows every name.
     #[arg(long, visible_alias = "kernel", value_name = "NAMES", value_delimiter = ',')]
     kernels: Vec<String>,
 
