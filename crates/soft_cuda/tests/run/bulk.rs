@@ -4,7 +4,7 @@
 use super::line_of;
 use soft_cuda::{
     Config, Device, Fault, FaultKind, Fill, Isa, LaunchConfig, LaunchError, LaunchReport, Swizzle,
-    TensorMap,
+    TensorElement, TensorMap, TensorMapError,
 };
 
 /// A kernel with a tensor map, and the addresses of a source and of a result in
@@ -44,6 +44,7 @@ pub(super) struct Case {
     pub(super) ptx: String,
     pub(super) threads: u32,
     pub(super) source: usize,
+    pub(super) element: TensorElement,
     /// Dimensions, stride in bytes, box, swizzle, fill.
     pub(super) map: ([u64; 2], u64, [u32; 2], Swizzle, Fill),
     pub(super) result: usize,
@@ -54,7 +55,9 @@ pub(super) struct Case {
 /// One tensor of 64 by 32, boxes of 32 by 8.
 pub(super) fn case(body: &str) -> Case {
     let map = ([64, 32], 256, [32, 8], Swizzle::None, Fill::Zeros);
-    Case { ptx: kernel(body), threads: 32, source: 64 * 32, map, result: 4096, in_place: false }
+    let element = TensorElement::F32;
+    let (ptx, source, result) = (kernel(body), 64 * 32, 4096);
+    Case { ptx, threads: 32, source, element, map, result, in_place: false }
 }
 
 type Outcome = Result<(Vec<f32>, LaunchReport), LaunchError>;
@@ -76,7 +79,8 @@ impl Case {
         device.fill_u32(dst, (-1f32).to_bits(), self.result as u64).unwrap();
         device.write(src, &values).unwrap();
         let (dims, stride, boxes, swizzle, fill) = self.map;
-        let map = TensorMap::new(src, &dims, &[stride], &boxes, swizzle, fill).unwrap();
+        let layout = (swizzle, fill);
+        let map = TensorMap::of(self.element, src, &dims, &[stride], &boxes, layout).unwrap();
         let mut params = vec![0; 64];
         params.extend(map.to_bytes());
         params.extend(src.to_le_bytes());
@@ -209,6 +213,59 @@ fn every_swizzle_moves_the_chunks_it_says() {
             assert_eq!(got[moved as usize], plain[word as usize], "{swizzle:?} {word}");
         }
     }
+}
+
+/// Of 32 by 32 elements, each of which is two words of the source.
+fn case_of_8_bytes(element: TensorElement, x: i32, y: i32) -> Case {
+    let map = ([32, 32], 256, [16, 8], Swizzle::None, Fill::Zeros);
+    Case { element, map, ..case(&(load_box(x, y, 1024) + WAIT + &store_tile(256))) }
+}
+
+#[test]
+fn boxes_of_elements_of_8_bytes() {
+    use TensorElement::{F64, S64, U64};
+    for element in [U64, S64, F64] {
+        for (x, y) in [(0, 0), (16, 24), (2, 5), (-4, -3), (26, 30), (-2, 30), (22, -3), (32, 0)] {
+            let got = case_of_8_bytes(element, x, y).run();
+            assert_eq!(got[..256], box_at(2 * x, y, 32, 8, 0.0), "{element:?} {x} {y}");
+            assert_eq!(got[256], -1.0);
+        }
+        for x in [1, -3] {
+            let fault = case_of_8_bytes(element, x, 0).fault();
+            assert_eq!(fault.kind, FaultKind::TensorStart { start: x, store: false });
+        }
+    }
+    // Chunks of two elements move as others do.
+    for (swizzle, row, bits) in
+        [(Swizzle::Bytes32, 4u32, 1), (Swizzle::Bytes64, 8, 3), (Swizzle::Bytes128, 16, 7)]
+    {
+        let words = 2 * row * 16;
+        let body = load_box(20, 20, words * 4) + WAIT + &store_tile(words);
+        let map = ([32, 32], 256, [row, 16], swizzle, Fill::Zeros);
+        let got = Case { element: F64, map, ..case(&body) }.run();
+        let plain = box_at(40, 20, 2 * row as i32, 16, 0.0);
+        for word in 0..words {
+            let moved = word ^ (((word >> 5) & bits) << 2);
+            assert_eq!(got[moved as usize], plain[word as usize], "{swizzle:?} {word}");
+        }
+    }
+}
+
+/// All bits but the sign, as of the other types of numbers.
+#[test]
+fn nan_outside_of_a_tensor_of_f64() {
+    let mut case = case_of_8_bytes(TensorElement::F64, 28, 30);
+    case.map.4 = Fill::Nan;
+    let bits: Vec<u32> = case.run()[..256].iter().map(|word| word.to_bits()).collect();
+    let inside = box_at(56, 30, 32, 8, f32::NAN);
+    for (at, (bits, inside)) in bits.iter().zip(inside).enumerate() {
+        let nan = [u32::MAX, u32::MAX >> 1][at % 2];
+        assert_eq!(*bits, if inside.is_nan() { nan } else { inside.to_bits() }, "word {at}");
+    }
+    let integers = [TensorElement::U64, TensorElement::S64].map(|element| {
+        TensorMap::of(element, 0, &[32, 32], &[256], &[16, 8], (Swizzle::None, Fill::Nan))
+    });
+    assert_eq!(integers, [Err(TensorMapError::NanOfIntegers), Err(TensorMapError::NanOfIntegers)]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Bulk reductions, `cp.reduce.async.bulk`.
 
-use super::{Case, line_of, module};
+use super::{Case, f, line_of, module};
 use soft_cuda::{Fault, FaultKind};
 
 /// One thread reduces the words of the first buffer, by `instruction`, into those of the second one,
@@ -169,6 +169,39 @@ fn they_happen_at_the_wait_or_at_the_end() {
     // Blocks add to the same words.
     let blocks = case(&from, &to, &to_global("add.u32"), "").blocks(50).run();
     assert_eq!(blocks, [60, 120, 180, 240, 0]);
+}
+
+/// Blocks on all threads of the host add to the same words, often, and so do ordinary reductions.
+#[test]
+fn no_sum_is_lost() {
+    const BLOCKS: u32 = 16;
+    const ROUNDS: u32 = 60;
+    let sums = u64::from(BLOCKS * ROUNDS);
+    for (how, bits, one, many) in [
+        ("add.u32", 32, 1, sums),
+        ("add.f32", 32, u64::from(f(1.0)), u64::from(f(sums as f32))),
+        ("add.u64", 64, 1, sums),
+        ("add.f64", 64, 1f64.to_bits(), (sums as f64).to_bits()),
+        // 960 is 1.875 * 2^9.
+        ("add.noftz.f16", 16, 0x3c00, (15 + 9) << 10 | 0x380),
+    ] {
+        // More than are accessed at once: all blocks are in the same words for some time.
+        let from = packed(&vec![one; 8192 / bits], bits);
+        // Behind them a word for ordinary reductions.
+        let to = vec![0; from.len() + 1];
+        let reduce = to_global(how);
+        let after = to.len() * 4 - 4;
+        let rounds = format!(
+            "mov.b32 %r8, 1; mov.b32 %r9, 0;
+AGAIN: {reduce} cp.async.bulk.commit_group; {WAIT}
+  red.global.add.u32 [%rd2+{after}], %r8;
+  add.u32 %r9, %r9, 1; setp.lt.u32 %p2, %r9, {ROUNDS}; @%p2 bra AGAIN;"
+        );
+        let got = case(&from, &to, &rounds, WAIT).blocks(BLOCKS).run();
+        let (ordinary, got) = got.split_last().unwrap();
+        assert_eq!(got, packed(&vec![many; 8192 / bits], bits), "{how}");
+        assert_eq!(u64::from(*ordinary), sums, "{how}");
+    }
 }
 
 /// Two blocks of a cluster: each has 100 in the 8 words of `sum`, and adds its rank plus 5 to those
