@@ -13,6 +13,9 @@ use crate::run::{File, Run};
 /// The probability of a chance result at which a change is believed.
 pub const SIGNIFICANT: f64 = 0.05;
 
+/// The most values that an error lists.
+const MOST_SHOWN: usize = 3;
+
 /// The measure that is compared. Larger is faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -145,7 +148,8 @@ pub fn compare(before: File, after: File, threshold: f64) -> Result<Report, Erro
         .collect();
     if changes.is_empty() {
         let [before, after] = paths;
-        return Err(Error::NothingInCommon { before, after });
+        let reason = why_apart(&old, &new).unwrap_or_else(|| "there is nothing to compare".into());
+        return Err(Error::NothingInCommon { before, after, reason });
     }
     let only = |these: &[Group<'_>], others: &[Group<'_>]| {
         these.iter().filter(|group| find(others, &group.key).is_none()).count()
@@ -205,9 +209,9 @@ impl Key {
 struct Group<'a> {
     key: Key,
     rows: Vec<&'a Row>,
-    /// Milliseconds.
+    /// Milliseconds; empty if one of the rows is not right.
     times: Vec<f64>,
-    /// cuBLAS's time divided by the kernel's; empty if one of the rows has none.
+    /// cuBLAS's time divided by the kernel's; empty if one of the rows has none, or is not right.
     ratios: Vec<f64>,
 }
 
@@ -227,16 +231,78 @@ fn groups(runs: &[Run]) -> Vec<Group<'_>> {
     }
     for group in &mut groups {
         let timed = || group.rows.iter().filter(|row| row.status == Status::Pass);
+        // One result that is not right outweighs the samples of the others.
+        if timed().count() < group.rows.len() {
+            continue;
+        }
         let ratios: Vec<Vec<f64>> = timed().map(|row| ratios(runs, row)).collect();
         if ratios.iter().all(|ratios| !ratios.is_empty()) {
             group.ratios = ratios.concat();
         }
-        // One result that is not right outweighs the times of the others.
-        if group.rows.iter().all(|row| row.status == Status::Pass) {
-            group.times = timed().flat_map(|row| row.samples_ms()).copied().collect();
-        }
+        group.times = timed().flat_map(|row| row.samples_ms()).copied().collect();
     }
     groups
+}
+
+/// The one thing that keeps results apart which are else alike.
+fn why_apart(old: &[Group<'_>], new: &[Group<'_>]) -> Option<String> {
+    // What differs, how a key takes it from another, and what it is.
+    type Part = (&'static str, fn(&mut Key, &Key), fn(&Key) -> String);
+    let parts: [Part; 5] = [
+        (
+            "precisions",
+            |key, other| {
+                key.compute.clone_from(&other.compute);
+                key.output.clone_from(&other.output);
+            },
+            |key| {
+                let compute = key.compute.as_deref().unwrap_or("f32");
+                let output = key.output.as_deref().map(|output| format!(" with C in {output}"));
+                format!("{compute}{}", output.unwrap_or_default())
+            },
+        ),
+        (
+            "L2 policies",
+            |key, other| key.l2.clone_from(&other.l2),
+            |key| key.l2.clone().unwrap_or_else(|| "not recorded".into()),
+        ),
+        (
+            "alpha and beta",
+            |key, other| key.factors = other.factors,
+            |key| format!("{} and {}", key.factors[0], key.factors[1]),
+        ),
+        (
+            "epilogues",
+            |key, other| key.epilogue.clone_from(&other.epilogue),
+            |key| key.epilogue.clone().unwrap_or_else(|| "none".into()),
+        ),
+        ("shapes", |key, other| key.shape = other.shape, |key| key.shape.to_string()),
+    ];
+    let timed = |groups: &[Group<'_>]| -> Vec<Key> {
+        let timed = groups.iter().filter(|group| !group.times.is_empty());
+        timed.map(|group| group.key.clone()).collect()
+    };
+    let [old, new] = [timed(old), timed(new)];
+    parts.into_iter().find_map(|(what, take, show)| {
+        let is_apart = |key: &&Key, others: &[Key]| {
+            others.iter().any(|other| {
+                let mut like = (*key).clone();
+                take(&mut like, other);
+                like.matches(other)
+            })
+        };
+        let shown = |keys: &[Key], others: &[Key]| {
+            let apart = keys.iter().filter(|key| is_apart(key, others)).map(show);
+            let mut apart: Vec<_> = apart.collect::<BTreeSet<_>>().into_iter().collect();
+            if apart.len() > MOST_SHOWN {
+                apart.truncate(MOST_SHOWN);
+                apart.push("...".into());
+            }
+            apart.join(", ")
+        };
+        let [before, after] = [shown(&old, &new), shown(&new, &old)];
+        (!before.is_empty()).then(|| format!("their {what} differ: {before} before, {after} after"))
+    })
 }
 
 /// cuBLAS's time divided by the kernel's, sample by sample: both were measured in turn.

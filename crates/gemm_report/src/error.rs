@@ -54,7 +54,7 @@ pub enum Error {
     /// Two files that have no kernel and shape in common.
     #[error(
         "{} and {} have no timed kernel and shape in common, with the same L2 policy, alpha and \
-         beta: there is nothing to compare",
+         beta: {reason}",
         .before.display(),
         .after.display()
     )]
@@ -63,5 +63,7 @@ pub enum Error {
         before: PathBuf,
         /// The second.
         after: PathBuf,
+        /// What keeps their results apart.
+        reason: String,
     },
 }

@@ -114,6 +114,12 @@ fn what_is_not_right_any_more_is_lost() {
     assert_eq!(only(&report).verdict, Verdict::Lost);
     assert_eq!(only(&report).reason.as_deref(), Some("wrong"));
     assert!(!report.is_no_worse());
+    // A right result beside it has no say: neither its times nor its ratios count.
+    let mixed = row("auto", 0.5, 1.5) + after;
+    let report = compare(file(&before), file(&mixed), 0.01).unwrap();
+    let change = only(&report);
+    assert_eq!((change.verdict, change.after, change.speedup), (Verdict::Lost, None, None));
+    assert_eq!((change.samples, report.geometric_mean()), ([8, 0], None));
     // A result that never was right is no change.
     assert!(compare(file(after), file(&before), 0.01).is_err());
 }
@@ -187,5 +193,14 @@ fn what_cannot_be_compared_says_why() {
     assert!(says.contains("tune.jsonl holds a search of `rungs tune`, not results"), "{says}");
     let cold = row("auto", 1.0, 1.5).replace("\"m\"", "\"l2\":\"cold\",\"m\"");
     let says = error(file(&cold), file(&cold.replace("cold", "warm")));
-    assert!(says.contains("the same L2 policy"), "{says}");
+    assert!(says.contains("L2 policies differ: cold before, warm after"), "{says}");
+    let row = row("auto", 1.0, 1.5);
+    let half = row.replace("\"m\"", "\"compute\":\"bf16\",\"output\":\"bf16\",\"m\"");
+    let says = error(file(&row), file(&half));
+    assert!(says.contains("precisions differ: f32 before, bf16 with C in bf16 after"), "{says}");
+    let says = error(file(&row), file(&row.replace("\"k\":64", "\"k\":65")));
+    assert!(says.contains("shapes differ: 64 x 64 x 64 before, 64 x 64 x 65 after"), "{says}");
+    // What differs in more than one way is not explained.
+    let says = error(file(&row), file(&half.replace("auto", "naive")));
+    assert!(says.ends_with("there is nothing to compare"), "{says}");
 }
