@@ -7,6 +7,8 @@ mod handle;
 mod info;
 mod limits;
 mod module;
+#[cfg(test)]
+mod planted;
 mod queue;
 mod stream;
 mod timer;
