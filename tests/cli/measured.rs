@@ -7,10 +7,15 @@ fn cached(folder: &str, arguments: &[&str]) -> Ran {
     finish(command(arguments).env("RUNGS_CACHE", folder).output().unwrap())
 }
 
+/// The JSON files in a folder.
+fn json_files(folder: &Path) -> Vec<PathBuf> {
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    files.filter(|path| path.extension().unwrap() == "json").collect()
+}
+
 /// The products of the only JSON file in a folder.
 fn products(folder: &Path) -> Vec<Value> {
-    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let files: Vec<_> = files.filter(|path| path.extension().unwrap() == "json").collect();
+    let files = json_files(folder);
     let [file] = &files[..] else { panic!("{files:?}") };
     let parsed: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
     parsed["products"].as_array().unwrap().clone()
@@ -58,6 +63,12 @@ fn tune_keeps_products_for_auto() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert_eq!(products(Path::new(&cache)).len(), 3);
 
+    // What was kept is no table, and says so.
+    let [file] = &json_files(Path::new(&cache))[..] else { panic!("one file") };
+    let by_products = ["run", "auto", "8", "--device", "soft", "--table", file.to_str().unwrap()];
+    let says = ["is no table: it has products of Software", "RUNGS_CACHE"];
+    expect_refusal(&run(&by_products), &by_products, &says);
+
     // The same in a file of the caller's choice, to which products are added.
     let out = files.path("out.json");
     for (epilogue, count) in [("relu", 1), ("relu", 1), ("none", 2)] {
@@ -94,9 +105,27 @@ fn tune_refuses_what_it_cannot_keep() {
     let arguments = [&bf16[..], &["--out", &table]].concat();
     expect_refusal(&run(&arguments), &arguments, &["table.json", "it stays as it is"]);
     assert_eq!(fs::read_to_string(&table).unwrap(), TABLE);
-    // Simulated times have no place of their own.
-    let ran = finish(command(&bf16).env_remove("RUNGS_CACHE").output().unwrap());
-    expect_refusal(&ran, &bf16, &["name a file with --out", "RUNGS_CACHE"]);
+    // Simulated times have no place of their own. All that is missing is said at once.
+    let place = ["--out FILE", "RUNGS_CACHE"];
+    let one_choice = ["--table FILE or another --compute"];
+    for (arguments, says, says_not) in [
+        (&bf16[..], [&place[..], &[]].concat(), &["--device", "--table"][..]),
+        (
+            &["tune", "--sizes", "8"],
+            [&["no GPU to measure", "--device soft-sm90"], &place[..], &one_choice].concat(),
+            &[],
+        ),
+        (&["tune", "--sizes", "8", "--device", "soft", "--out", &out], one_choice.to_vec(), &place),
+    ] {
+        let mut command = command(arguments);
+        command.env("CUDA_VISIBLE_DEVICES", "").env_remove("RUNGS_CACHE");
+        let ran = finish(command.output().unwrap());
+        expect_refusal(&ran, arguments, &says);
+        for absent in says_not {
+            assert!(!ran.stderr.contains(absent), "{absent}: {}", ran.stderr);
+        }
+        assert!(!Path::new(&out).exists());
+    }
 }
 
 #[test]
@@ -115,14 +144,21 @@ fn run_measures_if_it_is_told_to() {
     let [kept] = &products(folder)[..] else { panic!("one product") };
 
     // Another process takes what is kept, and measures nothing.
-    let file = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let file = file.into_iter().find(|path| path.extension().unwrap() == "json").unwrap();
+    let file = json_files(folder).remove(0);
     let text = fs::read_to_string(&file).unwrap();
     let faster = text.replace(&kept["product"]["best"]["ns"].to_string(), "1.5");
     assert_ne!(faster, text);
     fs::write(&file, &faster).unwrap();
     assert_eq!(cached(&cache, &measure).code, Some(0));
     assert_eq!(fs::read_to_string(&file).unwrap(), faster);
+
+    // In f32 it has nothing to choose from there, and says so.
+    let alone = ["run", "auto", "16", "--device", "soft", "--measure", "2"];
+    let ran = cached(&cache, &alone);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let says = "warning: --measure measures nothing: there are fewer than two choices";
+    assert!(ran.stderr.contains(says), "{}", ran.stderr);
+    assert!(!cached(&cache, &measure).stderr.contains("measures nothing"));
 
     // A broken file stays.
     fs::write(&file, "{").unwrap();

@@ -7,6 +7,7 @@ use cuda_driver::soft;
 use gemm_bench::Error as BenchError;
 use host::forecast::Forecast;
 use host::kernels::abi::Target;
+use host::select::Skipped;
 use host::time::Samples;
 use host::verify::Check;
 use host::workload::{Timed, Workload, samples};
@@ -101,6 +102,11 @@ fn measure(
     device.measure(args.measure.unwrap_or(0) as usize);
     let candidates = prepare(gemm)?;
     device.measure(0);
+    if let Some(count) = args.measure
+        && (choice.is_several() || matches!(choice, Selection::Auto))
+    {
+        warn_of_unmeasured(device, table, &gemm, count as usize);
+    }
     require_memory(device, &gemm)?;
 
     let alone = Simulation::alone("for an estimate");
@@ -251,6 +257,17 @@ fn measure(
         checks::conclude(device);
     }
     Ok(outcome)
+}
+
+/// Says why a product is not measured, if it is not.
+fn warn_of_unmeasured(device: &Device, table: Option<&Table>, gemm: &Gemm, candidates: usize) {
+    let auto = table.map_or_else(|| device.auto(), |table| device.auto_by(table));
+    // Other errors are those of the run itself.
+    let Ok(measured) = auto.and_then(|auto| auto.measure(&[*gemm], candidates)) else { return };
+    let skipped = measured.into_iter().find_map(|measured| measured.skipped);
+    if let Some(reason) = skipped.filter(|reason| *reason != Skipped::Known) {
+        stdio::say(format_args!("warning: --measure measures nothing: {reason}"));
+    }
 }
 
 /// Stores a right result, and warns about overflow of `element`, its type on the device.

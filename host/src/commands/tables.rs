@@ -1,17 +1,50 @@
 //! The tables that `--table` and `--gpu` name, and the file of measured products.
 
+use std::fs;
 use std::path::Path;
 
 use host::format::{alternatives, excerpt};
-use host::select::ProductFile;
+use host::select::{CACHE_VARIABLE, ProductFile};
 use host::{Device, Table};
+use host_system::text;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::error::Error;
 use crate::io::stdio;
 
 /// Reads it, if there is one.
+///
+/// # Errors
+///
+/// The errors of [`Table::read`], and one that says so of a file of measured products.
 pub fn read(path: Option<&Path>) -> Result<Option<Table>, Error> {
-    Ok(path.map(Table::read).transpose()?)
+    let Some(path) = path else { return Ok(None) };
+    Table::read(path).map(Some).map_err(|error| match gpu_of_products(path) {
+        Some(gpu) => Error::usage(format!(
+            "{} is no table: it has products of {} that `rungs tune --sizes` measured. auto reads \
+             such a file under the device's name in the folder {CACHE_VARIABLE}; for a table, run \
+             `rungs tune` without --sizes and --shapes",
+            path.display(),
+            excerpt(&gpu),
+        )),
+        None => error.into(),
+    })
+}
+
+/// The GPU of a file of measured products. `None` for any other file.
+fn gpu_of_products(path: &Path) -> Option<String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Products {
+        gpu: String,
+        #[serde(rename = "products")]
+        _products: Vec<IgnoredAny>,
+    }
+    // A pipe was read to its end, or has none.
+    fs::metadata(path).ok().filter(|metadata| metadata.is_file())?;
+    let text = text::read(path).ok()?;
+    serde_json::from_str::<Products>(&text).ok().map(|products| products.gpu)
 }
 
 /// The built-in table of a GPU, by the last part of its name: `h200` for NVIDIA H200.

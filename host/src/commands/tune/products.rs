@@ -5,13 +5,14 @@ use std::time::Instant;
 use host::select::table::Timed;
 use host::select::{CACHE_VARIABLE, Measurement, ProductFile};
 use host::tune::{self, Progress, TunedProducts, Tuner};
-use host::{Auto, Device, Shape};
+use host::{Auto, Compute, Device, DeviceChoice, Shape};
 
 use super::args::TuneArgs;
-use super::{drift, lines, open, report};
+use super::{drift, lines, report};
 use crate::commands::outcome::Outcome;
 use crate::commands::tables;
 use crate::error::Error;
+use crate::io::device::{self, DeviceArg};
 use crate::io::progress::Steps;
 use crate::io::stdio;
 use crate::report::format::milliseconds;
@@ -24,7 +25,13 @@ pub fn run(args: &TuneArgs, shapes: Vec<Shape>) -> Result<Outcome, Error> {
     let products: Vec<_> = shapes.into_iter().map(gemm).collect();
     products.iter().try_for_each(tune::check)?;
     let table = tables::read(args.table.as_deref())?;
-    let device = open(args)?;
+    // The error below says that there is no GPU.
+    let choice = match args.device {
+        DeviceArg::Auto if cuda_driver::gpu_count().is_err() => DeviceChoice::SoftSm90,
+        named => named.choice(),
+    };
+    let device = device::open(choice)?;
+    expect_trial(args, &device)?;
     tables::note_of_other(table.as_ref(), &device);
     let auto = table.map_or_else(|| device.auto(), |table| device.auto_by(&table))?;
     let auto = auto.by_model_alone();
@@ -56,17 +63,60 @@ pub fn run(args: &TuneArgs, shapes: Vec<Shape>) -> Result<Outcome, Error> {
     let tuned = tuner.products(&auto, &products, report)?;
     drop(steps);
     let TunedProducts { results, wrong, measured_loss, ffma_gflops } = tuned;
+    let agreed = results.iter().filter(|measured| measured.fastest().is_some()).count();
     stdio::print(&format!(
-        "model:   what it chooses takes {measured_loss:.3}x the time of the fastest over {} \
-         shape(s)\n\
-         time:    {:.0} s{}\n\
+        "{}time:    {:.0} s{}\n\
          file:    {}\n",
-        results.len(),
+        summary(agreed, results.len() - agreed, measured_loss),
         clock.elapsed().as_secs_f64(),
         drift(ffma_gflops),
         file.path().display(),
     ))?;
     Ok(if wrong == 0 { Outcome::Right } else { Outcome::Wrong })
+}
+
+/// What came of all products, for people.
+fn summary(agreed: usize, disagreed: usize, loss: f64) -> String {
+    let mut text = String::new();
+    if agreed > 0 {
+        text += &format!(
+            "model:   what it chooses takes {loss:.3}x the time of the fastest over {agreed} \
+             shape(s)\n"
+        );
+    }
+    if disagreed > 0 {
+        text +=
+            &format!("WRONG:   kernels disagree about {disagreed} shape(s), which are not kept\n");
+    }
+    text
+}
+
+/// An error that names all that a trial on the software device still needs.
+fn expect_trial(args: &TuneArgs, device: &Device) -> Result<(), Error> {
+    if !device.is_soft() {
+        return Ok(());
+    }
+    let mut missing = Vec::new();
+    let is_asked_for = !matches!(args.device, DeviceArg::Auto);
+    if !is_asked_for {
+        missing.push("--device soft-sm90".to_owned());
+    }
+    if args.out.is_none() && ProductFile::of(device).is_none() {
+        missing.push(format!(
+            "--out FILE, or a folder in the variable {CACHE_VARIABLE}, since simulated times do not \
+             go to the user's cache"
+        ));
+    }
+    if args.product.compute() == Compute::F32 && args.table.is_none() {
+        let message = "--table FILE or another --compute, since auto has one choice in f32 there";
+        missing.push(message.to_owned());
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let why = if is_asked_for { "" } else { "there is no GPU to measure; " };
+    let message = format!("{why}a trial on the software device needs {}", missing.join("; "));
+    Err(Error::usage_of("tune", message))
 }
 
 /// What came of a product, for people.
@@ -93,14 +143,27 @@ fn file(args: &TuneArgs, device: &Device) -> Result<ProductFile, Error> {
         Some(folder) if folder.is_dir() => Ok(ProductFile::in_folder(folder, device)),
         Some(path) => Ok(ProductFile::new(path)),
         None => ProductFile::of(device).ok_or_else(|| {
-            let why = match device.is_soft() {
-                true => "simulated times do not go to the user's cache",
-                false => "there is no cache folder",
-            };
             let message = format!(
-                "{why}: name a file with --out, or a folder in the variable {CACHE_VARIABLE}"
+                "there is no cache folder: name a file with --out, or a folder in the variable \
+                 {CACHE_VARIABLE}"
             );
             Error::usage_of("tune", message)
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_that_disagree_are_counted_apart() {
+        let all = summary(3, 0, 1.25);
+        assert!(all.contains("1.250x") && all.contains("over 3 shape(s)"), "{all}");
+        assert!(!all.contains("WRONG"), "{all}");
+        let some = summary(2, 1, 1.0);
+        assert!(some.contains("over 2 shape(s)") && some.contains("about 1 shape(s)"), "{some}");
+        let none = summary(0, 2, 1.0);
+        assert!(!none.contains("model:") && none.contains("about 2 shape(s)"), "{none}");
     }
 }
