@@ -1,8 +1,10 @@
 # What .ci/run and .ci/nightly share: steps, their times, and what both of them call.
 export CARGO_TERM_COLOR=never
 # Nothing is compiled twice here, and nobody debugs these programs: what incremental builds keep and
-# lines of the source would only cost time.
+# lines of the source would only cost time. So would optimising: Cargo.toml names the packages that
+# are hot. Without `lto = "off"` what build scripts use is compiled as the rest is, and so once.
 export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
+export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_LTO=false
 
 # One line a step, of the stages that run in processes of their own, too.
 is_outermost=
