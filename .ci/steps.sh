@@ -95,6 +95,13 @@ device_tests() {
     cargo test "${device[@]/#/-p}" "${features[@]}" "$@"
 }
 
+# Their unit tests, which are quick: to optimise the software device once more for them would take a
+# minute.
+device_units() {
+    cargo test -p soft_cuda -p ptx_syntax -p cuda_driver "${features[@]}" --lib \
+        --config 'profile.dev.package.soft_cuda.opt-level = 0' "$@"
+}
+
 # The builder of kernels, the device library, the examples, and what else has features of its own.
 # Faer and ndarray are the nightly's.
 builder_tests() {
