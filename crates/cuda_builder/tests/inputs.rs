@@ -36,7 +36,7 @@ pub fn factor() -> u32 { if cfg!(feature = \"double\") { 8002 } else { 8001 } }
 ";
 const USES_STD: &str = "pub fn factor() -> u32 { std::env::args().count() as u32 }\n";
 
-/// All build in one folder, where `core` is compiled once.
+/// All build in one folder.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// A workspace of kernels and a helper, below the target folder.
@@ -85,7 +85,8 @@ impl Workspace {
         let mut again = Command::new(std::env::current_exe().unwrap());
         again.args(["builds_as_it_is_told", "--exact", "--nocapture"]);
         again.env(BUILDS, self.0.join("kernels")).env_remove("TILE");
-        again.env("CARGO_TARGET_DIR", self.0.with_file_name("inputs_target"));
+        // The target folder of all, where `core` is compiled already.
+        again.env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap());
         for name in ["OUT_DIR", "HOST", "TARGET"] {
             again.env(name, "of a build script");
         }

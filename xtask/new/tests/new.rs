@@ -1,4 +1,6 @@
 //! `cargo xtask new`, as a new user would type it.
+//!
+//! With `NEW_PROJECT=as_made` nothing is changed to save time.
 
 use std::fs;
 use std::path::Path;
@@ -9,6 +11,11 @@ fn xtask(path: &Path) -> Output {
     xtask.arg("new").arg(path).output().unwrap()
 }
 
+/// Whether a project is tested as it is made, in a target folder of its own.
+fn as_made() -> bool {
+    std::env::var_os("NEW_PROJECT").is_some_and(|value| value == "as_made")
+}
+
 /// A cargo that knows nothing of the one that runs this test.
 fn cargo(folder: &Path, arguments: &[&str]) -> Output {
     let mut cargo = Command::new(env!("CARGO"));
@@ -17,6 +24,11 @@ fn cargo(folder: &Path, arguments: &[&str]) -> Output {
         if name.starts_with("CARGO") && name != "CARGO_HOME" || name.starts_with("RUST") {
             cargo.env_remove(&*name);
         }
+    }
+    if !as_made() {
+        // What is compiled there is not compiled again.
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+        cargo.env("CARGO_TARGET_DIR", target);
     }
     cargo.env("CUDA_VISIBLE_DEVICES", "").args(arguments).current_dir(folder).output().unwrap()
 }
@@ -33,6 +45,14 @@ fn a_new_project_passes_its_tests_and_sees_what_is_changed() {
     let project = folder.path().join("my-adder");
     let made = xtask(&project);
     assert!(made.status.success(), "{made:?}");
+    if !as_made() {
+        // To optimise the software device would take a minute.
+        let manifest = project.join("Cargo.toml");
+        let text = fs::read_to_string(&manifest).unwrap();
+        let unoptimised = text.replace("opt-level = 3", "opt-level = 0");
+        assert_ne!(unoptimised, text);
+        fs::write(manifest, unoptimised).unwrap();
+    }
     let tested = cargo(&project, &["test"]);
     assert!(tested.status.success(), "{}", text(&tested));
     assert!(text(&tested).contains("panicked at kernels/src/lib.rs:12:"), "{}", text(&tested));
