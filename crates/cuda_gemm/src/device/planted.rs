@@ -98,6 +98,32 @@ mod tests {
         assert_eq!(file.products(&device).unwrap().len(), 1);
     }
 
+    /// Its kernel may be the wrong one.
+    #[test]
+    fn an_earlier_record_does_not_survive_a_disagreement() {
+        let folder = tempfile::tempdir().unwrap();
+        let device = Device::open(DeviceChoice::SoftSm90).unwrap();
+        let file = ProductFile::new(folder.path().join("products.json"));
+        device.keep_measurements_in(Some(file.clone()));
+        let auto = device.auto().unwrap();
+        let other = layer().scaled(1.0, 1.0);
+        auto.measure(&[layer(), other], 3).unwrap();
+        assert_eq!(file.products(&device).unwrap().len(), 2);
+
+        let model = device.auto().unwrap().by_model_alone();
+        let planted = Planted::in_kernel(another(&model));
+        let measured = model.measure(&[layer()], 3).unwrap().remove(0);
+        assert!(!measured.dropped.is_empty(), "{measured:?}");
+        assert!(auto.measured_choice(&layer()).is_none());
+        assert!(auto.measured_choice(&other).is_some());
+        assert_eq!(file.products(&device).unwrap().len(), 1);
+        drop(planted);
+        // Nor does it in another process, which reads the file.
+        let later = Device::open(DeviceChoice::SoftSm90).unwrap();
+        later.keep_measurements_in(Some(file));
+        assert!(later.auto().unwrap().measured_choice(&layer()).is_none());
+    }
+
     /// Not even the kernel that everybody else is compared with.
     #[test]
     fn a_wrong_first_choice_is_dropped() {

@@ -103,7 +103,7 @@ impl Auto {
     /// - It times the first `candidates` choices of the model with random matrices of its own, and
     ///   with a cold L2 cache. The fastest is the choice from now on.
     /// - It first compares their results. A choice whose result differs is in
-    ///   [`Measurement::dropped`].
+    ///   [`Measurement::dropped`], and the product's earlier record is removed.
     /// - It keeps the results in the [device's file](crate::select::ProductFile::of), for later
     ///   processes. They hold for this GPU, its driver and the PTX of the kernels.
     /// - Errors of rounding are not compared.
@@ -151,17 +151,25 @@ impl Auto {
         let _measuring = store.measuring();
         store.refresh(&self.device);
         store.problem()?;
-        let (mut found, mut records) = (Vec::new(), Vec::new());
+        let (mut found, mut records, mut doubtful) = (Vec::new(), Vec::new(), Vec::new());
         let measured = products.iter().try_for_each(|gemm| {
             let one = self.measure_one(stream, gemm, candidates)?;
             let one = one.or_else(|reason| self.skipped(gemm, reason))?;
-            records.extend(one.fastest().map(|best| MeasuredProduct::new(gemm, best.clone())));
+            match one.fastest() {
+                Some(best) => records.push(MeasuredProduct::new(gemm, best.clone())),
+                // No earlier record survives: its kernel may be the wrong one.
+                None if !one.dropped.is_empty() => {
+                    doubtful.push(MeasuredProduct::new(gemm, Timed::new(one.choice, 1.0)));
+                }
+                None => {}
+            }
             found.push(one);
             Ok(())
         });
         // Measurements before an error are not lost.
         let kept = store.remember(&self.device, &records);
-        measured.and(kept).map(|()| found)
+        let forgotten = store.forget(&self.device, &doubtful);
+        measured.and(kept).and(forgotten).map(|()| found)
     }
 
     fn measure_one(

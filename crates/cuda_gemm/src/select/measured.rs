@@ -145,6 +145,30 @@ impl Store {
         self.write().problem.take().map_or(Ok(()), Err)
     }
 
+    /// Forgets products whose kernels disagree, and removes them from the file.
+    pub(super) fn forget(
+        &self,
+        device: &Device,
+        products: &[MeasuredProduct],
+    ) -> Result<(), Error> {
+        if products.is_empty() {
+            return Ok(());
+        }
+        let file = {
+            let mut state = self.write();
+            for key in products.iter().filter_map(MeasuredProduct::key) {
+                state.known.remove(&key);
+            }
+            state.file.clone()
+        };
+        let Some(file) = file else { return Ok(()) };
+        let removed = file.remove(device, products);
+        if removed.is_err() {
+            self.write().file = None;
+        }
+        removed
+    }
+
     /// Remembers products, and writes them to the file.
     pub(super) fn remember(
         &self,

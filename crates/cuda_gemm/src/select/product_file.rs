@@ -4,7 +4,8 @@
 //! Other records stay in the file until their product is measured again.
 //!
 //! A file is replaced as a whole, so that readers see the old one or the new one. A lock file
-//! beside it admits one writer at a time, which first reads the others' records.
+//! beside it admits one writer at a time, which first reads the others' records. On Unix the writer
+//! removes the lock file at the end.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -171,22 +172,47 @@ impl ProductFile {
         if let Some(folder) = self.path.parent() {
             fs::create_dir_all(folder).map_err(written)?;
         }
-        let lock =
-            File::options().create(true).truncate(false).write(true).open(self.beside("lock"));
-        let lock = lock.map_err(written)?;
-        match lock.lock() {
-            // Some file systems have no locks. The new file still appears as a whole.
-            Err(error) if error.kind() == ErrorKind::Unsupported => {}
-            locked => locked.map_err(written)?,
-        }
+        let _lock = Lock::new(self.beside("lock")).map_err(written)?;
         let mut contents = self.read(device)?;
         for entry in entries {
             contents.products.retain(|old| identity(old) != identity(&entry));
             contents.products.push(entry);
         }
-        let text = serde_json::to_string_pretty(&contents).expect("plain data") + "\n";
-        self.replace(&text).map_err(written)
-        // The lock ends with its file.
+        self.write(&contents)
+    }
+
+    /// Removes the records of products. Nothing is written if there are none.
+    ///
+    /// # Errors
+    ///
+    /// As [`ProductFile::add`].
+    pub(super) fn remove(
+        &self,
+        device: &Device,
+        products: &[MeasuredProduct],
+    ) -> Result<(), Error> {
+        if !self.path.exists() {
+            return Ok(());
+        }
+        let entries = products.iter().map(|product| {
+            let entry = Entry::new(device, &None, product.clone());
+            identity(&serde_json::to_value(entry).expect("plain data"))
+        });
+        let removed: Vec<_> = entries.collect();
+        let lock = Lock::new(self.beside("lock"));
+        let _lock = lock.map_err(|error| self.not_written(&error))?;
+        let mut contents = self.read(device)?;
+        let count = contents.products.len();
+        contents.products.retain(|old| !removed.contains(&identity(old)));
+        if contents.products.len() == count {
+            return Ok(());
+        }
+        self.write(&contents)
+    }
+
+    fn write(&self, contents: &Contents) -> Result<(), Error> {
+        let text = serde_json::to_string_pretty(contents).expect("plain data") + "\n";
+        self.replace(&text).map_err(|error| self.not_written(&error))
     }
 
     /// The file's contents, checked to be this device's.
@@ -251,6 +277,57 @@ impl ProductFile {
             ),
         }
     }
+}
+
+/// The right to write a file, which ends with the value.
+struct Lock {
+    path: PathBuf,
+    _file: File,
+}
+
+impl Lock {
+    /// Waits for other writers.
+    fn new(path: PathBuf) -> io::Result<Self> {
+        loop {
+            let file = File::options().create(true).truncate(false).write(true).open(&path)?;
+            match file.lock() {
+                // Some file systems have no locks. The new file still appears as a whole.
+                Err(error) if error.kind() == ErrorKind::Unsupported => {}
+                locked => locked?,
+            }
+            // Another writer may have removed the file meanwhile, so that a third one has its own.
+            if is_at(&file, &path) {
+                return Ok(Self { path, _file: file });
+            }
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Elsewhere nobody can tell whether the file was replaced. Without this file a writer makes
+        // one, so an error does no harm.
+        if cfg!(unix) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Whether an open file is still the one at its path.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+
+    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(open), Ok(named)) => identity(open) == identity(named),
+        _ => false,
+    }
+}
+
+#[cfg(not(unix))]
+fn is_at(_: &File, _: &Path) -> bool {
+    true
 }
 
 /// The driver's version, or else its CUDA version.
@@ -406,7 +483,20 @@ mod tests {
             }
         });
         assert_eq!(file.products(&device).unwrap().len(), 20);
-        // Beside it is the lock alone.
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        // On Unix nothing is beside it, elsewhere the lock.
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), if cfg!(unix) { 1 } else { 2 });
+    }
+
+    #[test]
+    fn records_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let file = ProductFile::new(folder.path().join("products.json"));
+        file.remove(&device, &[product(8, "tile_64x64")]).unwrap();
+        assert!(!file.path().exists());
+        file.add(&device, &[product(8, "tile_64x64"), product(9, "tile_64x64")]).unwrap();
+        // Whatever was measured.
+        file.remove(&device, &[product(8, "tile_32x32"), product(7, "tile_32x32")]).unwrap();
+        assert_eq!(kernels(&file, &device), ["9x64x64 tile_64x64"]);
     }
 }
