@@ -17,10 +17,13 @@
 //! | [`soft_ordinal`] | 8.0 | PTX for `sm_80` |
 //! | [`soft_sm90_ordinal`] | 9.0 | also PTX for `sm_90a`, with tensor maps |
 //!
-//! Both share one memory. Without a GPU the first model is device 0, so unmodified `cust` programs
-//! run on it. `CUDA_VISIBLE_DEVICES` hides GPUs as usual.
+//! More devices of both models follow in turn if `SOFT_CUDA_DEVICES` or [`soft_ordinals`] asks for
+//! them. All share one memory, and any two are peers. Each has a primary context of its own.
 //!
-//! `cuDeviceGetCount` returns the number of GPUs plus two. `cuInit` fails only if [the
+//! Without a GPU the first model is device 0, so unmodified `cust` programs run on it.
+//! `CUDA_VISIBLE_DEVICES` hides GPUs as usual.
+//!
+//! `cuDeviceGetCount` returns the number of GPUs plus that of software devices. `cuInit` fails only if [the
 //! environment](crate#checks) is invalid. [`gpu_count`] says why there is no GPU.
 //!
 //! # Where a call goes
@@ -73,13 +76,14 @@
 //!
 //! # Checks
 //!
-//! The environment switches on further checks of the software device:
+//! The environment switches on further checks of the software device, and adds devices:
 //!
 //! | variable | value |
 //! |---|---|
 //! | `SOFT_CUDA_CHECK` | `none` (the default), `all`, or some of `races`, `memory` and `sync` with commas between them; see [`soft_cuda::Checks`] |
 //! | `SOFT_CUDA_SCHEDULE` | `in-order` (the default), `random:SEED` or `adversarial`; see [`soft_cuda::Schedule`] |
 //! | `SOFT_CUDA_INSTRUCTION_BUDGET` | warp instructions after which a launch is ended |
+//! | `SOFT_CUDA_DEVICES` | software devices of each model, 1 (the default) to 64 |
 //!
 //! An empty variable counts as unset. For any other value `cuInit` returns
 //! `CUDA_ERROR_INVALID_VALUE`, and [`last_error()`] explains it. [`soft::configure_with`] overrides
@@ -168,5 +172,5 @@ mod types;
 pub use codes::error_text;
 pub use gpu::GpuUnavailable;
 pub use last_error::last_error;
-pub use ordinals::{gpu_count, soft_ordinal, soft_sm90_ordinal};
+pub use ordinals::{gpu_count, soft_ordinal, soft_ordinals, soft_sm90_ordinal};
 pub use soft_cuda;

@@ -201,6 +201,24 @@ routed! {
     cuCtxSynchronize() => soft::context::synchronize;
 }
 
+// Peers: devices that access each other's memory. On a GPU only GPUs are peers, and a copy of
+// memory between a GPU and a software device goes through the host.
+routed! {
+    cuDeviceCanAccessPeer(
+        can: *mut c_int, device: CUdevice, peer: CUdevice,
+    ) => soft::peer::can_access;
+    cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint) => soft::peer::enable;
+    cuCtxDisablePeerAccess(peer: CUcontext) => soft::peer::disable;
+    cuMemcpyPeer(
+        dst: CUdeviceptr, dst_context: CUcontext, src: CUdeviceptr, src_context: CUcontext,
+        bytes: usize,
+    ) => soft::peer::copy;
+    cuMemcpyPeerAsync(
+        dst: CUdeviceptr, dst_context: CUcontext, src: CUdeviceptr, src_context: CUcontext,
+        bytes: usize, stream: CUstream,
+    ) => soft::peer::copy_async;
+}
+
 // Modules and functions.
 routed! {
     cuModuleGetFunction(

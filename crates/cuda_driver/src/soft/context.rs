@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_uint};
 
 use super::capture::allow_context;
-use super::device::Model;
+use super::device::SoftDevice;
 use super::instance::device as the_device;
 use super::leaks;
 use super::state::{self, Context, State, is_primary, primary};
@@ -23,13 +23,13 @@ const MAX_CACHE_CONFIG: c_uint = 3;
 const MAX_SHARED_CONFIG: c_uint = 2;
 
 pub(crate) fn create(flags: c_uint, device: CUdevice) -> Result<CUcontext, CUresult> {
-    let model = Model::of(device)?;
+    let device = SoftDevice::of(device)?;
     if flags & !FLAGS != 0 {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
     let mut state = state::lock();
     let context = CUcontext(state.new_handle());
-    state.contexts.insert(context.bits(), Context { model, flags, ..Context::default() });
+    state.contexts.insert(context.bits(), Context { device, flags, ..Context::default() });
     Ok(context)
 }
 
@@ -72,46 +72,46 @@ pub(crate) fn check(context: CUcontext) -> Answer {
 }
 
 pub(crate) fn retain_primary(out: Out<CUcontext>, device: CUdevice) -> Answer {
-    let model = Model::of(device)?;
-    out.set(primary(model))?;
+    let device = SoftDevice::of(device)?;
+    out.set(primary(device))?;
     let mut state = state::lock();
-    state.primaries[model as usize].retained += 1;
-    let fresh = || Context { model, ..Context::default() };
-    state.contexts.entry(primary(model).bits()).or_insert_with(fresh);
+    state.primaries[device.index()].retained += 1;
+    let fresh = || Context { device, ..Context::default() };
+    state.contexts.entry(primary(device).bits()).or_insert_with(fresh);
     Ok(())
 }
 
 pub(crate) fn release_primary(device: CUdevice) -> Answer {
-    let model = Model::of(device)?;
+    let device = SoftDevice::of(device)?;
     let mut state = state::lock();
-    let retained = &mut state.primaries[model as usize].retained;
+    let retained = &mut state.primaries[device.index()].retained;
     *retained = retained.checked_sub(1).ok_or(CUresult::CUDA_ERROR_INVALID_CONTEXT)?;
     if *retained == 0 {
-        let removed = state.contexts.remove(&primary(model).bits());
-        clear(state, primary(model), removed);
+        let removed = state.contexts.remove(&primary(device).bits());
+        clear(state, primary(device), removed);
     }
     Ok(())
 }
 
 /// Everything in the primary context goes, a fault too; whoever retained it keeps it.
 pub(crate) fn reset_primary(device: CUdevice) -> Answer {
-    let model = Model::of(device)?;
+    let device = SoftDevice::of(device)?;
     let mut state = state::lock();
     let mut removed = None;
-    if state.primaries[model as usize].retained > 0 {
-        let fresh = Context { model, ..Context::default() };
-        removed = state.contexts.insert(primary(model).bits(), fresh);
+    if state.primaries[device.index()].retained > 0 {
+        let fresh = Context { device, ..Context::default() };
+        removed = state.contexts.insert(primary(device).bits(), fresh);
     }
-    clear(state, primary(model), removed);
+    clear(state, primary(device), removed);
     Ok(())
 }
 
 pub(crate) fn set_primary_flags(device: CUdevice, flags: c_uint) -> Answer {
-    let model = Model::of(device)?;
+    let device = SoftDevice::of(device)?;
     if flags & !FLAGS != 0 {
         return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
     }
-    state::lock().primaries[model as usize].flags = flags;
+    state::lock().primaries[device.index()].flags = flags;
     Ok(())
 }
 
@@ -123,13 +123,13 @@ pub(crate) fn api_version(context: CUcontext, version: Out<c_uint>) -> Answer {
 
 pub(crate) fn device(out: Out<CUdevice>) -> Answer {
     let context = stack::current_soft()?;
-    out.set(state::lock().context(context)?.model.device())
+    out.set(state::lock().context(context)?.device.device())
 }
 
 pub(crate) fn flags(out: Out<c_uint>) -> Answer {
     let (context, mut state) = state::current()?;
-    let &mut Context { model, flags, .. } = state.context(context)?;
-    out.set(if is_primary(context) { state.primaries[model as usize].flags } else { flags })
+    let &mut Context { device, flags, .. } = state.context(context)?;
+    out.set(if is_primary(context) { state.primaries[device.index()].flags } else { flags })
 }
 
 pub(crate) fn limit(value: Out<usize>, limit: c_uint) -> Answer {

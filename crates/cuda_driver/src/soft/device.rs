@@ -1,4 +1,4 @@
-//! The attributes of the software device's two models.
+//! The software devices, and the attributes of their two models.
 //!
 //! Compute capability 8.0 has the opt-in shared memory of 9.0, so that larger tiles can run. The
 //! other model has 9.0 and runs PTX for `sm_90a`.
@@ -13,7 +13,7 @@ use super::instance::device as the_device;
 use crate::arg::Out;
 use crate::codes::Answer;
 use crate::init;
-use crate::ordinals::{SOFT_DEVICES, soft_ordinal};
+use crate::ordinals::{soft_count, soft_ordinal};
 use crate::types::{
     CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH as CLUSTER_LAUNCH,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as CAPABILITY_MAJOR,
@@ -23,30 +23,43 @@ use crate::types::{
     CUresult,
 };
 
+/// A software device, by its place among them. Their models take turns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SoftDevice(u32);
+
+impl SoftDevice {
+    /// The software device that a `CUdevice` is.
+    pub(super) fn of(device: CUdevice) -> Result<Self, CUresult> {
+        init::initialised()?;
+        let index = device.0.checked_sub(soft_ordinal().cast_signed());
+        let index = index.and_then(|index| u32::try_from(index).ok());
+        let found = index.filter(|index| *index < soft_count()).map(Self);
+        found.ok_or(CUresult::CUDA_ERROR_INVALID_DEVICE)
+    }
+
+    /// Its place among the software devices.
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    pub(super) fn device(self) -> CUdevice {
+        CUdevice((soft_ordinal() + self.0).cast_signed())
+    }
+
+    pub(super) fn model(self) -> Model {
+        if self.0.is_multiple_of(2) { Model::Sm80 } else { Model::Sm90 }
+    }
+}
+
 /// A model of the software device. They differ in what they say they can do, and so
 /// in the PTX they load; memory and interpreter are the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Model {
-    #[default]
     Sm80,
     Sm90,
 }
 
 impl Model {
-    /// In the order of their ordinals.
-    pub(super) const ALL: [Self; SOFT_DEVICES as usize] = [Self::Sm80, Self::Sm90];
-
-    /// The model that a `CUdevice` is.
-    pub(super) fn of(device: CUdevice) -> Result<Self, CUresult> {
-        init::initialised()?;
-        let found = Self::ALL.into_iter().find(|model| model.device() == device);
-        found.ok_or(CUresult::CUDA_ERROR_INVALID_DEVICE)
-    }
-
-    pub(super) fn device(self) -> CUdevice {
-        CUdevice(soft_ordinal().cast_signed() + self as c_int)
-    }
-
     fn name(self) -> &'static [u8] {
         match self {
             Self::Sm80 => b"Software CUDA device",
@@ -130,7 +143,7 @@ pub(super) fn sm_count() -> c_int {
 }
 
 pub(crate) fn attribute(value: Out<c_int>, attribute: c_int, device: CUdevice) -> Answer {
-    let model = Model::of(device)?;
+    let model = SoftDevice::of(device)?.model();
     let of_model = match attribute {
         MULTIPROCESSOR_COUNT => Some(sm_count()),
         CAPABILITY_MAJOR => Some(model.capability() / 10),
@@ -154,7 +167,7 @@ pub(crate) fn attribute(value: Out<c_int>, attribute: c_int, device: CUdevice) -
 ///
 /// `name` is null or valid for writes of `len` bytes.
 pub(crate) unsafe fn name(name: Out<c_char>, len: c_int, device: CUdevice) -> Answer {
-    let model = Model::of(device)?;
+    let model = SoftDevice::of(device)?.model();
     let room = match usize::try_from(len) {
         Ok(len) if len > 0 && !name.as_ptr().is_null() => len,
         _ => return Err(CUresult::CUDA_ERROR_INVALID_VALUE),
@@ -169,6 +182,6 @@ pub(crate) unsafe fn name(name: Out<c_char>, len: c_int, device: CUdevice) -> An
 }
 
 pub(crate) fn total_memory(bytes: Out<usize>, device: CUdevice) -> Answer {
-    Model::of(device)?;
+    SoftDevice::of(device)?;
     bytes.set(the_device().memory_info().1 as usize)
 }

@@ -59,7 +59,7 @@ pub(super) fn find(state: &mut State, function: CUfunction) -> Result<&mut Funct
 pub(crate) fn attribute(value: Out<c_int>, attribute: c_int, function: CUfunction) -> Answer {
     let mut state = state::lock();
     let context = find(&mut state, function)?.context;
-    let capability = state.context(context)?.model.capability();
+    let capability = state.context(context)?.device.model().capability();
     let function = find(&mut state, function)?;
     value.set(match attribute {
         CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK => function.kernel.max_threads() as c_int,

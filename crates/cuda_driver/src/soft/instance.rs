@@ -9,6 +9,7 @@ use soft_cuda::{Checks, Config, Device, Progress, Schedule};
 
 use crate::codes::Answer;
 use crate::last_error::explain;
+use crate::ordinals;
 use crate::types::CUresult;
 
 /// The software device is in use, so its configuration stands.
@@ -91,10 +92,12 @@ fn environment(config: Config, settings: &Settings) -> Result<Config, String> {
 /// Fails if a variable is invalid and no setting overrides it; `last_error` keeps the text.
 pub(crate) fn check_environment() -> Answer {
     let settings = SETTINGS.get().copied().unwrap_or_default();
-    environment(Config::default(), &settings).map(drop).map_err(|text| {
-        explain(text);
-        CUresult::CUDA_ERROR_INVALID_VALUE
-    })
+    environment(Config::default(), &settings).and_then(|_| ordinals::per_model()).map(drop).map_err(
+        |text| {
+            explain(text);
+            CUresult::CUDA_ERROR_INVALID_VALUE
+        },
+    )
 }
 
 /// Creates the software device with `config` instead of [`default_config`].

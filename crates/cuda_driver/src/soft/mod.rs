@@ -19,6 +19,7 @@ mod leaks;
 mod limits;
 pub(crate) mod memory;
 pub(crate) mod module;
+pub(crate) mod peer;
 mod state;
 pub(crate) mod stream;
 pub(crate) mod tensor;

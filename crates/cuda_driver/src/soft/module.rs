@@ -128,7 +128,7 @@ fn is_binary(byte: impl Fn(usize) -> Option<u8>) -> bool {
 fn load(text: &str) -> Result<CUmodule, Refused> {
     let unexplained = |code| (code, String::new());
     let (context, mut state) = state::current().map_err(unexplained)?;
-    let model = state.context(context).map_err(unexplained)?.model;
+    let model = state.context(context).map_err(unexplained)?.device.model();
     drop(state);
     let module = device()
         .load(text)

@@ -9,18 +9,21 @@ use std::time::Instant;
 
 use soft_cuda::{Kernel, Module};
 
-use super::device::Model;
+use super::device::SoftDevice;
 use super::limits::Limits;
 use super::work::{StickyFault, Work};
 use crate::arg::soft_handle;
 use crate::codes::Answer;
+use crate::ordinals::MAX_SOFT_DEVICES;
 use crate::stack;
 use crate::types::{CUcontext, CUresult, CUstream};
 
 /// A context. What is only kept here to be read back has no effect.
 #[derive(Default)]
 pub(super) struct Context {
-    pub model: Model,
+    pub device: SoftDevice,
+    /// The contexts whose memory this one may access, by handle.
+    pub peers: Vec<u64>,
     pub flags: c_uint,
     pub cache_config: c_uint,
     pub shared_config: c_uint,
@@ -108,8 +111,8 @@ pub(super) struct State {
     /// Page-locked host memory, by address. It belongs to no context: freeing it
     /// with one would leave safe code with dangling slices.
     pub host_memory: BTreeMap<usize, Layout>,
-    /// By model.
-    pub primaries: [Primary; 2],
+    /// By device.
+    pub primaries: [Primary; MAX_SOFT_DEVICES],
     last_id: u64,
 }
 
@@ -121,17 +124,15 @@ pub(super) struct Primary {
     pub flags: c_uint,
 }
 
-/// The handles of the primary contexts by model, the same every time one is retained.
-const PRIMARIES: [CUcontext; 2] = [CUcontext(soft_handle(1)), CUcontext(soft_handle(2))];
-
-/// The handle of a model's primary context.
-pub(super) fn primary(model: Model) -> CUcontext {
-    PRIMARIES[model as usize]
+/// The handle of a device's primary context, the same every time it is retained.
+pub(super) fn primary(device: SoftDevice) -> CUcontext {
+    CUcontext(soft_handle(1 + device.index() as u64))
 }
 
-/// Whether this is the primary context of some model.
+/// Whether this is the primary context of some device.
 pub(super) fn is_primary(context: CUcontext) -> bool {
-    PRIMARIES.contains(&context)
+    let first = primary(SoftDevice::default()).bits();
+    (first..first + MAX_SOFT_DEVICES as u64).contains(&context.bits())
 }
 
 static STATE: Mutex<State> = Mutex::new(State {
@@ -144,8 +145,9 @@ static STATE: Mutex<State> = Mutex::new(State {
     graph_execs: BTreeMap::new(),
     allocations: BTreeMap::new(),
     host_memory: BTreeMap::new(),
-    primaries: [Primary { retained: 0, flags: 0 }; 2],
-    last_id: 2,
+    primaries: [Primary { retained: 0, flags: 0 }; MAX_SOFT_DEVICES],
+    // Before it are the primary contexts.
+    last_id: MAX_SOFT_DEVICES as u64,
 });
 
 /// The state. A panic leaves it usable, and poison is ignored: a change is one operation of a
@@ -208,6 +210,7 @@ impl State {
         self.events.retain(|_, event| event.context != context);
         self.graphs.retain(|_, graph| graph.context != context);
         self.graph_execs.retain(|_, exec| exec.context != context);
+        self.contexts.values_mut().for_each(|of| of.peers.retain(|peer| *peer != context.bits()));
         let allocations =
             self.allocations.extract_if(.., |_, owner| *owner == context).map(|(at, _)| at);
         let modules = self.modules.extract_if(.., |_, module| module.context == context);

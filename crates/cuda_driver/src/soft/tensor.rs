@@ -57,7 +57,7 @@ pub(crate) unsafe fn encode_tiled(
 ) -> Answer {
     tensor_map.check()?;
     if let Ok(context) = stack::current_soft()
-        && state::lock().context(context)?.model == Model::Sm80
+        && state::lock().context(context)?.device.model() == Model::Sm80
     {
         explain(
             "the software device of compute capability 8.0 has no tensor maps; use the one of 9.0"

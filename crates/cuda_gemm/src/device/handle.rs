@@ -43,6 +43,10 @@ pub enum DeviceChoice {
     Soft,
     /// The software device with compute capability 9.0, which runs Hopper's PTX.
     SoftSm90,
+    /// The software device with this number, from 0 to 63.
+    SoftOrdinal(u32),
+    /// The software device with compute capability 9.0 and this number, from 0 to 63.
+    SoftSm90Ordinal(u32),
 }
 
 /// A device with a context, a stream of its own and, on demand, kernels.
@@ -127,12 +131,21 @@ impl Device {
     /// - [`Error::NoGpu`] if a GPU is asked for and there is none.
     /// - [`Error::GpuTooOld`] if the GPU is older than the kernels. This includes
     ///   [`DeviceChoice::Auto`], which never skips a GPU silently.
+    /// - [`Error::TooLarge`] if there is no software device with this number.
     /// - [`Error::Driver`] if the driver fails.
     pub fn open(choice: DeviceChoice) -> Result<Self, Error> {
         let soft = |ordinal| Self::open_ordinal(ordinal, DeviceKind::Soft);
+        let numbered = |number: u32, model: usize| {
+            let what = "the number of a software device";
+            let ordinals = cuda_driver::soft_ordinals(number);
+            let too_large = Error::TooLarge { what, value: number as usize, max: 63 };
+            soft(ordinals.ok_or(too_large)?[model])
+        };
         match choice {
             DeviceChoice::Soft => soft(cuda_driver::soft_ordinal()),
             DeviceChoice::SoftSm90 => soft(cuda_driver::soft_sm90_ordinal()),
+            DeviceChoice::SoftOrdinal(number) => numbered(number, 0),
+            DeviceChoice::SoftSm90Ordinal(number) => numbered(number, 1),
             DeviceChoice::Gpu => Self::open_gpu(0),
             DeviceChoice::GpuOrdinal(ordinal) => Self::open_gpu(ordinal),
             DeviceChoice::Auto if cuda_driver::gpu_count().is_ok() => Self::open_gpu(0),
