@@ -1,0 +1,212 @@
+//! How bytes travel between the memories of the ranks' devices.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cuda_gemm::Stream;
+
+use crate::driver::{self, Event};
+use crate::error::Error;
+use crate::hub::Control;
+
+/// Device memory that travels to or from another rank.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub(crate) peer: usize,
+    pub(crate) address: u64,
+    pub(crate) bytes: usize,
+}
+
+/// The means of transport between ranks.
+///
+/// It has one operation, from which every distribution's schedule is made. Sums are the library's
+/// own, so that no transport decides about their order.
+pub(crate) trait Communicator: Send + Sync {
+    /// Enqueues a set of messages between any ranks. Every rank makes this call.
+    ///
+    /// The k-th piece for a peer goes into the peer's k-th piece from this rank, of equal length.
+    ///
+    /// # Safety
+    ///
+    /// The memory of the pieces stays allocated until `stream`'s work is done. Other work on it is
+    /// ordered against that of `stream`.
+    unsafe fn transfer(
+        &self,
+        stream: &Stream,
+        sends: &[Piece],
+        receives: &[Piece],
+    ) -> Result<(), Error>;
+
+    /// Ends what is enqueued, so that nothing on the device waits for a lost rank.
+    fn abort(&self) {}
+
+    /// Whether messages need multiprocessors, and so are best enqueued before a product.
+    fn uses_multiprocessors(&self) -> bool {
+        false
+    }
+
+    /// What it is, for reports.
+    fn name(&self) -> String;
+}
+
+/// The name of the only operation.
+pub(crate) const TRANSFER: &str = "a transfer";
+
+/// Numbers in a message.
+fn words(message: &[u8]) -> impl Iterator<Item = u64> {
+    message.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word))
+}
+
+/// Copies between the devices of one process: the copy engines' work, and no multiprocessor's.
+pub(crate) struct Copies {
+    control: Arc<dyn Control>,
+    rank: usize,
+    /// The context of each rank.
+    contexts: Vec<u64>,
+    recorded: Recorded,
+}
+
+/// The events of each rank that others may not have waited for yet.
+///
+/// All ranks share them, so that they outlive a rank that has left.
+pub(crate) type Recorded = Arc<Vec<Mutex<Vec<Event>>>>;
+
+impl Copies {
+    pub(crate) fn new(
+        control: Arc<dyn Control>,
+        rank: usize,
+        stream: &Stream,
+        recorded: Recorded,
+    ) -> Result<Self, Error> {
+        let device = stream.device();
+        let own = driver::context(device)?.to_le_bytes().to_vec();
+        let contexts = control.exchange("opening the copies", own)?;
+        let contexts: Vec<_> =
+            contexts.iter().filter_map(|message| words(message).next()).collect();
+        contexts.iter().for_each(|context| driver::enable_peer(device, *context));
+        Ok(Self { control, rank, contexts, recorded })
+    }
+}
+
+impl Communicator for Copies {
+    unsafe fn transfer(
+        &self,
+        stream: &Stream,
+        sends: &[Piece],
+        receives: &[Piece],
+    ) -> Result<(), Error> {
+        let ready = Event::record(stream)?;
+        let mut message = vec![ready.bits()];
+        for piece in sends {
+            message.extend([piece.peer as u64, piece.address, piece.bytes as u64]);
+        }
+        let bytes = message.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let offers = self.control.exchange(TRANSFER, bytes)?;
+        let mut recorded = self.recorded[self.rank].lock().unwrap_or_else(PoisonError::into_inner);
+        // Every rank has enqueued its waits of the transfer before.
+        recorded.clear();
+        recorded.push(ready);
+        // Of each rank, the pieces for this one.
+        let mut offers: Vec<_> = offers
+            .iter()
+            .map(|offer| {
+                let mut words = words(offer);
+                let ready = words.next().unwrap_or(0);
+                let words: Vec<_> = words.collect();
+                let pieces = words.as_chunks::<3>().0.to_vec().into_iter();
+                (ready, pieces.filter(|[peer, ..]| *peer == self.rank as u64))
+            })
+            .collect();
+        let mut awaited = Vec::new();
+        for piece in receives {
+            let (ready, pieces) = &mut offers[piece.peer];
+            let Some([_, address, bytes]) = pieces.next() else {
+                return Err(mismatch(piece, 0));
+            };
+            if bytes != piece.bytes as u64 {
+                return Err(mismatch(piece, bytes));
+            }
+            if !awaited.contains(&piece.peer) {
+                awaited.push(piece.peer);
+                driver::make_wait(stream, *ready)?;
+            }
+            let to = [piece.address, self.contexts[self.rank]];
+            let from = [address, self.contexts[piece.peer]];
+            // SAFETY: the caller's contract, which the other rank's caller has as well: the source
+            // is ready after its event, and stays until the last event of this transfer.
+            unsafe { driver::copy_from_peer(stream, to, from, piece.bytes) }?;
+        }
+        let done = Event::record(stream)?;
+        let events = self.control.exchange(TRANSFER, done.bits().to_le_bytes().to_vec())?;
+        recorded.push(done);
+        let mut fetched: Vec<_> = sends.iter().map(|piece| piece.peer).collect();
+        fetched.dedup();
+        for event in fetched.into_iter().filter_map(|peer| words(&events[peer]).next()) {
+            driver::make_wait(stream, event)?;
+        }
+        Ok(())
+    }
+
+    fn name(&self) -> String {
+        "copies between the devices of one process".to_owned()
+    }
+}
+
+fn mismatch(piece: &Piece, bytes: u64) -> Error {
+    Error::Mismatch {
+        operation: TRANSFER.to_owned(),
+        rank: piece.peer,
+        first: format!("room for {} bytes", piece.bytes),
+        other: format!("{bytes} bytes"),
+    }
+}
+
+/// Through the host's memory, and through sockets where ranks are processes.
+///
+/// It needs nothing but the exchange of messages, and is slow.
+pub(crate) struct ThroughHost {
+    pub(crate) control: Arc<dyn Control>,
+    pub(crate) rank: usize,
+}
+
+impl Communicator for ThroughHost {
+    unsafe fn transfer(
+        &self,
+        stream: &Stream,
+        sends: &[Piece],
+        receives: &[Piece],
+    ) -> Result<(), Error> {
+        let mut message = Vec::new();
+        for piece in sends {
+            message.extend((piece.peer as u64).to_le_bytes());
+            message.extend((piece.bytes as u64).to_le_bytes());
+            // SAFETY: the caller's contract.
+            message.extend(unsafe { driver::read(stream, piece.address, piece.bytes) }?);
+        }
+        let messages = self.control.exchange(TRANSFER, message)?;
+        let mut at = vec![0; messages.len()];
+        for piece in receives {
+            let (message, at) = (&messages[piece.peer], &mut at[piece.peer]);
+            let bytes = loop {
+                let rest = &message[*at..];
+                let mut head = words(&rest[..rest.len().min(16)]);
+                let (Some(peer), Some(len)) = (head.next(), head.next()) else {
+                    return Err(mismatch(piece, 0));
+                };
+                *at += 16 + len as usize;
+                if peer == self.rank as u64 {
+                    break &rest[16..16 + len as usize];
+                }
+            };
+            if bytes.len() != piece.bytes {
+                return Err(mismatch(piece, bytes.len() as u64));
+            }
+            // SAFETY: the caller's contract.
+            unsafe { driver::write(stream, piece.address, bytes) }?;
+        }
+        Ok(())
+    }
+
+    fn name(&self) -> String {
+        "copies through the host's memory".to_owned()
+    }
+}

@@ -1,0 +1,468 @@
+//! Worlds: ranks that make the same calls, each with a device of its own.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Stream};
+
+use crate::communicator::{Communicator, Copies, Piece, Recorded, ThroughHost};
+use crate::driver::{self, Event};
+use crate::error::{Error, Failure};
+use crate::hub::{Control, Hub, Member};
+use crate::launcher::{self, launched};
+use crate::link::Link;
+use crate::nccl::Nccl;
+use crate::socket::{self, Rendezvous};
+
+/// How matrices travel between devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// Copies within one process. Between processes NCCL for GPUs, and the host for software
+    /// devices.
+    #[default]
+    Auto,
+    /// NCCL 2.22 or newer, which is loaded at run time.
+    Nccl,
+    /// Copies between devices, by their copy engines. All ranks are in one process.
+    Copies,
+    /// Through the host's memory and, between processes, through sockets: slow, and always there.
+    Host,
+}
+
+/// How a world is opened.
+///
+/// ```
+/// use std::time::Duration;
+/// use cuda_distributed::{Settings, Transport};
+///
+/// let settings = Settings { timeout: Duration::from_secs(300), ..Settings::default() };
+/// assert_eq!(settings.transport, Transport::Auto);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The means of transport.
+    pub transport: Transport,
+    /// The longest time that a rank waits for another one, by default 30 s. It covers what a
+    /// program does between two operations, too.
+    pub timeout: Duration,
+    /// Where processes meet. By default `CUDA_DISTRIBUTED_RENDEZVOUS`, else the port after
+    /// `MASTER_PORT`.
+    pub rendezvous: Option<Rendezvous>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { transport: Transport::Auto, timeout: Duration::from_secs(30), rendezvous: None }
+    }
+}
+
+/// One rank of a world: a device, and a way to all other ranks.
+///
+/// This is a handle: clones are the same rank. All ranks make the same calls in the same order,
+/// each from one thread at a time. A rank leaves when its last handle is dropped.
+///
+/// No call waits longer than the timeout for another rank. When a rank is lost, each other rank's
+/// next call returns [`Error::Lost`], with the operation and the suspect.
+///
+/// ```
+/// use cuda_distributed::{Settings, World};
+/// use cuda_gemm::{Device, DeviceChoice};
+///
+/// let devices = [0, 1].map(|i| Device::open(DeviceChoice::SoftOrdinal(i)).unwrap());
+/// let ranks = World::run(&devices, &Settings::default(), |world| {
+///     world.barrier()?;
+///     Ok::<_, cuda_distributed::Error>((world.rank(), world.size()))
+/// });
+/// let ranks: Result<Vec<_>, _> = ranks.into_iter().collect();
+/// assert_eq!(ranks.unwrap(), [(0, 2), (1, 2)]);
+/// ```
+#[derive(Clone)]
+pub struct World {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    rank: usize,
+    size: usize,
+    device: Device,
+    transfers: Stream,
+    control: Arc<dyn Control>,
+    communicator: Arc<dyn Communicator>,
+    watch: Watch,
+    workspace: Mutex<Workspace>,
+    link: Mutex<Option<Link>>,
+}
+
+/// Memory that products share, one after the other.
+#[derive(Default)]
+pub(crate) struct Workspace {
+    /// Buffers by their use. They only grow.
+    buffers: HashMap<&'static str, DeviceMatrix<f32>>,
+    /// The calls that all ranks have agreed on.
+    pub(crate) agreed: HashSet<String>,
+}
+
+impl Workspace {
+    /// The address of a buffer with this many bytes, in memory of `stream`.
+    pub(crate) fn buffer(
+        &mut self,
+        stream: &Stream,
+        name: &'static str,
+        bytes: usize,
+    ) -> Result<u64, Error> {
+        let words = bytes.div_ceil(4);
+        if self.buffers.get(name).is_none_or(|buffer| buffer.cols() < words) {
+            // The old one goes first. Freeing it waits for the work with it.
+            self.buffers.remove(name);
+            let buffer = DeviceMatrix::zeros(stream, [1, words])?;
+            self.buffers.insert(name, buffer);
+        }
+        Ok(self.buffers[name].address())
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { rank, size, device, .. } = &*self.inner;
+        write!(f, "rank {rank} of {size} on {}", device.info().name)
+    }
+}
+
+impl World {
+    /// Runs `work` as one rank per device, in threads of this process.
+    ///
+    /// Each result is that of the rank with this index. A rank that cannot be opened has its error
+    /// instead.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `work` does, after all ranks have ended.
+    pub fn run<T: Send, E: From<Error> + Send>(
+        devices: &[Device],
+        settings: &Settings,
+        work: impl Fn(World) -> Result<T, E> + Sync,
+    ) -> Vec<Result<T, E>> {
+        let hub = Arc::new(Hub::new(devices.len(), settings.timeout));
+        let recorded: Recorded = Arc::new(devices.iter().map(|_| Mutex::default()).collect());
+        let work = &work;
+        thread::scope(|scope| {
+            let ranks = devices.iter().enumerate().map(|(rank, device)| {
+                let member = Member { hub: Arc::clone(&hub), rank };
+                let recorded = Arc::clone(&recorded);
+                scope.spawn(move || {
+                    let control: Arc<dyn Control> = Arc::new(member);
+                    let place = [rank, devices.len()];
+                    work(World::open(device, control, place, settings, Some(recorded))?)
+                })
+            });
+            let ranks: Vec<_> = ranks.collect();
+            let ended: Vec<_> = ranks.into_iter().map(thread::ScopedJoinHandle::join).collect();
+            let unwrap = |ended: thread::Result<_>| {
+                ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            ended.into_iter().map(unwrap).collect()
+        })
+    }
+
+    /// Joins the world of processes that torchrun, mpirun or srun has started, one per device.
+    ///
+    /// The device is the GPU with the process's number on its host. Without GPUs it is the software
+    /// device with this number.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Environment`], [`Error::Rendezvous`], [`Error::NoNccl`], or an error of the device.
+    pub fn from_environment(settings: &Settings) -> Result<Self, Error> {
+        let local = launched(settings.rendezvous.clone(), launcher::variable)?.local;
+        let choice = match Device::open(DeviceChoice::Gpu) {
+            Ok(_) => DeviceChoice::GpuOrdinal(local),
+            Err(cuda_gemm::Error::NoGpu { .. }) => DeviceChoice::SoftOrdinal(local),
+            Err(error) => return Err(error.into()),
+        };
+        Self::from_environment_on(&Device::open(choice)?, settings)
+    }
+
+    /// [`World::from_environment`] on a device of the caller's choice.
+    ///
+    /// # Errors
+    ///
+    /// See [`World::from_environment`].
+    pub fn from_environment_on(device: &Device, settings: &Settings) -> Result<Self, Error> {
+        let launched = launched(settings.rendezvous.clone(), launcher::variable)?;
+        let identity = &launched.identity;
+        let control = socket::join(&launched.rendezvous, identity, settings.timeout)?;
+        let place = [identity.rank, identity.size];
+        Self::open(device, Arc::from(control), place, settings, None)
+    }
+
+    fn open(
+        device: &Device,
+        control: Arc<dyn Control>,
+        [rank, size]: [usize; 2],
+        settings: &Settings,
+        of_process: Option<Recorded>,
+    ) -> Result<Self, Error> {
+        let transfers = driver::urgent_stream(device)?;
+        let watch = Watch::new(Arc::clone(&control), settings.timeout);
+        let transport = match settings.transport {
+            Transport::Auto if of_process.is_some() => Transport::Copies,
+            Transport::Auto if device.is_soft() => Transport::Host,
+            Transport::Auto => Transport::Nccl,
+            transport => transport,
+        };
+        let own = Arc::clone(&control);
+        let communicator: Arc<dyn Communicator> = match transport {
+            Transport::Copies => {
+                let reason = "the ranks are processes; use NCCL, or go through the host".to_owned();
+                let unfit = Error::Unfit { what: "copies between devices", reason };
+                Arc::new(Copies::new(own, rank, &transfers, of_process.ok_or(unfit)?)?)
+            }
+            Transport::Nccl if device.is_soft() => {
+                let reason = "this rank has a software device; use another transport".to_owned();
+                return Err(Error::Unfit { what: "NCCL", reason });
+            }
+            Transport::Nccl => {
+                Arc::new(Nccl::new(own, [rank, size], &transfers, settings.timeout)?)
+            }
+            _ => Arc::new(ThroughHost { control: own, rank }),
+        };
+        watch.abort_on_failure(Arc::clone(&communicator));
+        let inner = Inner {
+            rank,
+            size,
+            device: device.clone(),
+            transfers,
+            control,
+            communicator,
+            watch,
+            workspace: Mutex::default(),
+            link: Mutex::default(),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The number of this rank, from 0.
+    pub fn rank(&self) -> usize {
+        self.inner.rank
+    }
+
+    /// The number of ranks.
+    pub fn size(&self) -> usize {
+        self.inner.size
+    }
+
+    /// This rank's device.
+    pub fn device(&self) -> &Device {
+        &self.inner.device
+    }
+
+    /// The means of transport, as in `NCCL 2.28.3`.
+    pub fn transport(&self) -> String {
+        self.inner.communicator.name()
+    }
+
+    /// Whether both are handles of one rank.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// Waits until every rank has made this call. Work on the devices goes on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`].
+    pub fn barrier(&self) -> Result<(), Error> {
+        self.exchange("a barrier", Vec::new()).map(|_| ())
+    }
+
+    /// Waits for the work enqueued so far on this rank's device, and for the ranks it depends on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`], or an error of the device.
+    pub fn synchronize(&self) -> Result<(), Error> {
+        let waited = self.device().synchronize().and(self.inner.transfers.synchronize());
+        // An aborted transfer looks like an end, and the reason is the failure.
+        self.check()?;
+        Ok(waited?)
+    }
+
+    /// The link that [`World::measure_link`] has measured.
+    pub fn link(&self) -> Option<Link> {
+        *self.inner.link.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets products choose a schedule for this link. All ranks set the same.
+    pub fn set_link(&self, link: Option<Link>) {
+        *self.inner.link.lock().unwrap_or_else(PoisonError::into_inner) = link;
+    }
+
+    /// Gathers a message of each rank.
+    pub(crate) fn exchange(
+        &self,
+        operation: &str,
+        message: Vec<u8>,
+    ) -> Result<Arc<Vec<Vec<u8>>>, Error> {
+        self.inner.control.exchange(operation, message)
+    }
+
+    /// Fails if the world is over.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.inner.control.failure().map_or(Ok(()), |failure| Err(failure.into()))
+    }
+
+    /// Makes sure that every rank is ready for the same call, before any of them begins it.
+    ///
+    /// A rank's own error comes back to it, and as [`Error::Refused`] to all others.
+    pub(crate) fn agree(
+        &self,
+        operation: &str,
+        call: &str,
+        ready: Result<(), Error>,
+    ) -> Result<(), Error> {
+        let message = match &ready {
+            Ok(()) => format!("+{call}"),
+            Err(error) => format!("-{error}"),
+        };
+        let messages = self.exchange(operation, message.into_bytes())?;
+        ready?;
+        let texts: Vec<_> = messages.iter().map(|text| String::from_utf8_lossy(text)).collect();
+        if let Some(rank) = texts.iter().position(|text| text.starts_with('-')) {
+            let (operation, reason) = (operation.to_owned(), texts[rank][1..].to_owned());
+            return Err(Error::Refused { operation, rank, reason });
+        }
+        if let Some(rank) = texts.iter().position(|text| *text != texts[0]) {
+            let [first, other] = [0, rank].map(|rank| texts[rank][1..].to_owned());
+            return Err(Error::Mismatch { operation: operation.to_owned(), rank, first, other });
+        }
+        Ok(())
+    }
+
+    /// The stream of transfers.
+    pub(crate) fn transfers(&self) -> &Stream {
+        &self.inner.transfers
+    }
+
+    pub(crate) fn uses_multiprocessors(&self) -> bool {
+        self.inner.communicator.uses_multiprocessors()
+    }
+
+    pub(crate) fn workspace(&self) -> MutexGuard<'_, Workspace> {
+        // Consistent even after a panic.
+        self.inner.workspace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Enqueues a transfer: see [`Communicator::transfer`].
+    ///
+    /// # Safety
+    ///
+    /// The contract of [`Communicator::transfer`].
+    pub(crate) unsafe fn transfer(&self, sends: &[Piece], receives: &[Piece]) -> Result<(), Error> {
+        self.check()?;
+        // SAFETY: the caller's contract.
+        unsafe { self.inner.communicator.transfer(&self.inner.transfers, sends, receives) }?;
+        if self.uses_multiprocessors() {
+            self.inner.watch.expect(Event::record(&self.inner.transfers)?);
+        }
+        Ok(())
+    }
+
+    /// Ends the world on every rank, after an error that only this rank has.
+    pub(crate) fn give_up(&self, operation: &str, error: &Error) {
+        if !matches!(error, Error::Lost(_)) {
+            let reason = format!("failed: {error}");
+            self.inner.control.fail(operation, Some(self.rank()), reason);
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Transfers with other ranks end before their memory and their communicator.
+        _ = self.transfers.synchronize();
+    }
+}
+
+/// A thread that shows that this rank lives, and ends a world whose transfers hang.
+struct Watch {
+    shared: Arc<WatchShared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct WatchShared {
+    /// Transfers that may not be done, with the time of their call.
+    pending: Mutex<VecDeque<(Event, Instant)>>,
+    communicator: Mutex<Option<Arc<dyn Communicator>>>,
+    is_over: AtomicBool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No change is left half-done.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Watch {
+    fn new(control: Arc<dyn Control>, timeout: Duration) -> Self {
+        let shared = Arc::new(WatchShared::default());
+        let of_thread = Arc::clone(&shared);
+        let thread = Some(thread::spawn(move || of_thread.run(&*control, timeout)));
+        Self { shared, thread }
+    }
+
+    fn abort_on_failure(&self, communicator: Arc<dyn Communicator>) {
+        *lock(&self.shared.communicator) = Some(communicator);
+    }
+
+    /// A transfer that must end within the timeout.
+    fn expect(&self, event: Event) {
+        let mut pending = lock(&self.shared.pending);
+        while pending.front().is_some_and(|(event, _)| event.is_done()) {
+            pending.pop_front();
+        }
+        pending.push_back((event, Instant::now()));
+    }
+}
+
+impl WatchShared {
+    fn run(&self, control: &dyn Control, timeout: Duration) {
+        let tick = (timeout / 8).min(Duration::from_secs(1));
+        while !self.is_over.load(Ordering::Acquire) {
+            control.beat();
+            if control.failure().is_some() {
+                if let Some(communicator) = lock(&self.communicator).take() {
+                    communicator.abort();
+                }
+            } else if self.is_late(timeout) {
+                let late = Failure::late("a transfer", 0, timeout);
+                control.fail(&late.operation, None, late.reason);
+                continue;
+            }
+            thread::park_timeout(tick);
+        }
+    }
+
+    /// Whether the first pending transfer has been pending for too long.
+    fn is_late(&self, timeout: Duration) -> bool {
+        let mut pending = lock(&self.pending);
+        while pending.front().is_some_and(|(event, _)| event.is_done()) {
+            pending.pop_front();
+        }
+        pending.front().is_some_and(|(_, since)| since.elapsed() > timeout)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            _ = thread.join();
+        }
+        lock(&self.shared.pending).clear();
+    }
+}
