@@ -3,11 +3,17 @@
 //! Ranks in one process share a [`Hub`]. Ranks in processes of their own reach rank 0's through
 //! sockets.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Failure};
+
+/// The time for which a rank looks for the others before it sleeps. Ranks that enqueue the same work
+/// meet within it, and waking a thread costs about as much.
+const PATIENCE: Duration = Duration::from_micros(50);
 
 /// One message of each rank, in their order.
 pub(crate) type Messages = Arc<Vec<Vec<u8>>>;
@@ -44,6 +50,8 @@ pub(crate) enum News {
 pub(crate) struct Hub {
     state: Mutex<State>,
     changed: Condvar,
+    /// Complete exchanges, which the locked state has as well.
+    rounds: AtomicU64,
     pub(crate) timeout: Duration,
 }
 
@@ -96,7 +104,12 @@ impl Hub {
             failure: None,
             outboxes: vec![None; size],
         };
-        Self { state: Mutex::new(state), changed: Condvar::new(), timeout }
+        Self {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            rounds: AtomicU64::new(0),
+            timeout,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -129,6 +142,7 @@ impl Hub {
             } else {
                 state.gathered = Arc::new(all.into_iter().map(|(_, message)| message).collect());
                 state.rounds += 1;
+                self.rounds.store(state.rounds, Ordering::Relaxed);
                 let gathered = &state.gathered;
                 let outboxes = state.outboxes.iter().flatten();
                 outboxes.for_each(|to| _ = to.send(News::Gathered(Arc::clone(gathered))));
@@ -179,7 +193,11 @@ impl Hub {
     fn exchange(&self, rank: usize, operation: &str, message: Vec<u8>) -> Result<Messages, Error> {
         let round = self.lock().rounds;
         self.deposit(rank, operation, message);
-        let deadline = Instant::now() + self.timeout;
+        let start = Instant::now();
+        while self.rounds.load(Ordering::Relaxed) == round && start.elapsed() < PATIENCE {
+            thread::yield_now();
+        }
+        let deadline = start + self.timeout;
         let mut state = self.lock();
         while state.rounds == round {
             if let Some(failure) = &state.failure {
@@ -232,7 +250,7 @@ impl Control for Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if thread::panicking() {
             self.hub.fail("the work of a rank", Some(self.rank), "panicked".to_owned());
         }
         self.hub.leave(self.rank);
