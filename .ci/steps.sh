@@ -81,7 +81,7 @@ other_systems() {
 
 # Which crates a stage tests. They have the features that `host` asks for, so that stages compile what
 # they share once. Arguments go to `cargo test`.
-libraries=(cuda_gemm gemm_bench gemm_report gemm_verify host_system kernels-gpu sample_stats)
+libraries=(cuda_distributed cuda_gemm gemm_bench gemm_report gemm_verify host_system kernels-gpu sample_stats)
 device=(soft_cuda ptx_syntax cuda_driver shared)
 features=(--features cuda_driver/json)
 

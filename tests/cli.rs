@@ -29,6 +29,8 @@ mod refusals;
 mod run;
 #[path = "cli/saved.rs"]
 mod saved;
+#[path = "cli/several.rs"]
+mod several;
 #[path = "cli/streams.rs"]
 mod streams;
 #[path = "cli/tables.rs"]

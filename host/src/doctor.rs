@@ -24,13 +24,14 @@ pub struct Examination {
 }
 
 /// What a finding can be about: the machine's, and from `soft` on what works.
-pub const NAMES: [&str; 21] = [
+pub const NAMES: [&str; 22] = [
     "memory",
     "cores",
     "driver",
     "gpu",
     "cublas",
     "nccl",
+    "links",
     "rustc",
     "rust-src",
     "ptxas",

@@ -68,6 +68,10 @@ pub enum Error {
         reason: String,
     },
 
+    /// An error of several devices.
+    #[error(transparent)]
+    Distributed(cuda_distributed::Error),
+
     /// The system starts no threads.
     #[error("starting threads failed on the host: {reason}")]
     Threads {
@@ -79,6 +83,16 @@ pub enum Error {
 impl From<GemmError> for Error {
     fn from(error: GemmError) -> Self {
         Self::Bench(error.into())
+    }
+}
+
+impl From<cuda_distributed::Error> for Error {
+    fn from(error: cuda_distributed::Error) -> Self {
+        match error {
+            // With the advice that one device gets.
+            cuda_distributed::Error::Gemm(error) => error.into(),
+            error => Self::Distributed(error),
+        }
     }
 }
 

@@ -34,7 +34,7 @@ fn a_machine_with_nothing_runs_the_software_device() {
     }
     assert_eq!(finding(&ran, "build-ptx"), ("missing".into(), "needs rustc, rust-src".into()));
     let names = host::doctor::NAMES.map(|name| finding(&ran, name).0);
-    assert_eq!(names.len(), 21);
+    assert_eq!(names.len(), 22);
 
     let page = doctor(None, &[]).stdout;
     assert!(page.contains("\u{2714} soft") && page.contains("- rustc"), "{page}");

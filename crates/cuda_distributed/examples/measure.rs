@@ -1,12 +1,12 @@
 //! Measures tensor-parallel layers and a large square against one device, and checks elements.
 //!
 //! ```text
-//! measure [TRANSPORT...] [--gpus N] [--soft]     transports: copies, nccl, host
+//! measure [TRANSPORT...] [--gpus N] [--short] [--soft]     transports: copies, nccl, host
 //! ```
 //!
 //! One process has all ranks, unless a launcher has started one per GPU (torchrun, mpirun, srun).
 //! Each line is a measurement as JSON, in ms: the median of five batches, on the slowest rank.
-//! `--soft` runs tiny shapes on software devices, whose times say nothing.
+//! `--short` leaves out the 70B layers and the squares. `--soft` runs tiny shapes on software devices, whose times say nothing.
 
 use std::time::Instant;
 
@@ -202,7 +202,7 @@ where
     Ok(lines)
 }
 
-fn measure(world: &World) -> Result<Vec<Line>, Error> {
+fn measure(world: &World, is_short: bool) -> Result<Vec<Line>, Error> {
     let mut lines = Vec::new();
     let is_soft = world.device().is_soft();
     if !is_soft {
@@ -210,7 +210,17 @@ fn measure(world: &World) -> Result<Vec<Line>, Error> {
         lines.push(("link, GB/s".to_owned(), link.gbytes_per_s));
         lines.push(("link, us".to_owned(), link.latency_us));
     }
-    lines.extend(layers(world, if is_soft { &TINY } else { &LAYERS })?);
+    lines.extend(layers(
+        world,
+        match (is_soft, is_short) {
+            (true, _) => &TINY,
+            (false, true) => &LAYERS[..2],
+            (false, false) => &LAYERS,
+        },
+    )?);
+    if is_short {
+        return Ok(lines);
+    }
     let size = if is_soft { 64 } else { 16_384 };
     lines.extend(square::<bf16>(world, size)?);
     lines.extend(square::<f32>(world, size)?);
@@ -225,7 +235,8 @@ fn print(transport: &str, lines: &[Line]) {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let is_soft = arguments.iter().any(|argument| argument == "--soft");
+    let [is_soft, is_short] =
+        ["--soft", "--short"].map(|option| arguments.iter().any(|argument| argument == option));
     let gpus = arguments.iter().position(|argument| argument == "--gpus");
     let gpus = gpus.and_then(|at| arguments.get(at + 1)).map_or(Ok(2), |text| text.parse())?;
     let mut transports = Vec::new();
@@ -243,7 +254,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let settings = Settings { transport, ..Settings::default() };
         if std::env::var_os("RANK").is_some() {
             let world = World::from_environment(&settings)?;
-            let lines = measure(&world)?;
+            let lines = measure(&world, is_short)?;
             print(&format!("{}, rank {} alone", world.transport(), world.rank()), &lines);
             continue;
         }
@@ -251,7 +262,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             |i| if is_soft { DeviceChoice::SoftOrdinal(i) } else { DeviceChoice::GpuOrdinal(i) };
         let devices = (0..gpus).map(|i| Device::open(choice(i))).collect::<Result<Vec<_>, _>>()?;
         let ranks = World::run(&devices, &settings, |world| {
-            Ok::<_, Error>((world.transport(), measure(&world)?))
+            Ok::<_, Error>((world.transport(), measure(&world, is_short)?))
         });
         let ranks = ranks.into_iter().collect::<Result<Vec<_>, _>>()?;
         let (name, mut slowest) = ranks[0].clone();

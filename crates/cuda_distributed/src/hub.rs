@@ -3,6 +3,7 @@
 //! Ranks in one process share a [`Hub`]. Ranks in processes of their own reach rank 0's through
 //! sockets.
 
+use std::hint;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Failure};
 
-/// The time for which a rank looks for the others before it sleeps. Ranks that enqueue the same work
-/// meet within it, and waking a thread costs about as much.
+/// The time for which a rank looks for the others before it sleeps, where each has a core of its own.
+/// Ranks that enqueue the same work meet within it, and waking a thread costs about as much.
 const PATIENCE: Duration = Duration::from_micros(50);
 
 /// One message of each rank, in their order.
@@ -52,6 +53,7 @@ pub(crate) struct Hub {
     changed: Condvar,
     /// Complete exchanges, which the locked state has as well.
     rounds: AtomicU64,
+    patience: Duration,
     pub(crate) timeout: Duration,
 }
 
@@ -104,10 +106,13 @@ impl Hub {
             failure: None,
             outboxes: vec![None; size],
         };
+        let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
+        let patience = if cores > size { PATIENCE } else { Duration::ZERO };
         Self {
             state: Mutex::new(state),
             changed: Condvar::new(),
             rounds: AtomicU64::new(0),
+            patience,
             timeout,
         }
     }
@@ -194,8 +199,8 @@ impl Hub {
         let round = self.lock().rounds;
         self.deposit(rank, operation, message);
         let start = Instant::now();
-        while self.rounds.load(Ordering::Relaxed) == round && start.elapsed() < PATIENCE {
-            thread::yield_now();
+        while self.rounds.load(Ordering::Relaxed) == round && start.elapsed() < self.patience {
+            hint::spin_loop();
         }
         let deadline = start + self.timeout;
         let mut state = self.lock();

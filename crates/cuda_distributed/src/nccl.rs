@@ -95,17 +95,10 @@ fn api() -> Result<&'static Api, Error> {
 }
 
 fn load() -> Result<Api, String> {
-    let mut problem = String::new();
-    for name in LIBRARIES {
-        // SAFETY: NCCL's initialisers have no precondition.
-        match unsafe { Library::new(name) } {
-            // SAFETY: it is NCCL by its name.
-            Ok(library) => return unsafe { functions(library) },
-            Err(error) if problem.is_empty() => problem = error.to_string(),
-            Err(_) => {}
-        }
-    }
-    Err(format!("there is no NCCL on this machine ({problem})"))
+    // SAFETY: NCCL's initialisers have no precondition.
+    let library = LIBRARIES.iter().find_map(|name| unsafe { Library::new(*name) }.ok());
+    // SAFETY: it is NCCL by its name.
+    unsafe { functions(library.ok_or("there is no NCCL on this machine")?) }
 }
 
 /// # Safety

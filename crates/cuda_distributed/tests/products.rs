@@ -1,8 +1,10 @@
 //! Products of every distribution, on software devices, against exact sums of small integers.
+//!
+//! With `CUDA_DISTRIBUTED_TEST=nccl` or `copies` they run on GPUs, where there are enough of them.
 
 mod common;
 
-use common::{devices, integers, on_every_rank};
+use common::{devices, gpus, integers, on_every_rank};
 use cuda_distributed::{
     DistributedMatrix, Distribution, Error, Multiply, Product, Schedule, Settings, Transport, gemm,
 };
@@ -96,8 +98,13 @@ fn check_with<T: Multiply, U: Multiply + OutputOf<T>>(
     let [m, n, k] = case.shape;
     let (a, b, c) = (integers(m, k, 1), integers(k, n, 2), integers(m, n, 3));
     let expected = expected(&case, &a, &b, &c);
-    let settings = Settings { transport: case.transport, ..Settings::default() };
-    let results = on_every_rank(&devices(case.ranks), &settings, |world| {
+    let (devices, transport) = match gpus() {
+        Some((gpus, _)) if gpus.len() < case.ranks => return,
+        Some((gpus, transport)) => (gpus[..case.ranks].to_vec(), transport),
+        None => (devices(case.ranks), case.transport),
+    };
+    let settings = Settings { transport, ..Settings::default() };
+    let results = on_every_rank(&devices, &settings, |world| {
         let stored = |whole: &Matrix, transposed: bool, distribution| {
             let stored = if transposed { whole.transposed() } else { whole.clone() };
             DistributedMatrix::<T>::from_host(world.clone(), &stored, distribution)

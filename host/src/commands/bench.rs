@@ -9,14 +9,18 @@ use std::time::Instant;
 use cuda_gemm::error::no_gpu;
 use host::compare::{Compared, Comparison, Note, Observer, Step};
 use host::telemetry::Telemetry;
-use host::{Compute, Device, DeviceChoice, Gemm, Loaded, Selection, Shape, Table, baseline};
+use host::verify::Bound;
+use host::{
+    Compute, Device, DeviceChoice, Gemm, Loaded, Operands, Selection, Shape, Table, baseline,
+};
 
 use super::outcome::Outcome;
-use super::{product, tables};
+use super::{product, several, tables};
 use crate::error::{Error, few_sets, no_baseline, not_compared};
 use crate::io::{device, progress, stdio};
+use crate::report::format::Format;
 use crate::report::record::Setting;
-use crate::report::{RowReporter, json, page};
+use crate::report::{RowFormat, RowReporter, json, page};
 use args::BenchArgs;
 
 /// Squares, for a call that names no shapes.
@@ -36,6 +40,9 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
     }
     let products: Vec<_> =
         shapes.into_iter().map(|shape| args.gemm(shape)).collect::<Result<_, _>>()?;
+    if let Some(count) = args.gpus {
+        return on_several(args, count, &choices, &products);
+    }
     let table = tables::read(args.table.as_deref())?;
     let reporter = RowReporter::new(args.format, args.save.as_deref(), stdio::print_styled)?;
     if let Err(reason) = cuda_driver::gpu_count() {
@@ -52,6 +59,30 @@ pub fn run(args: &BenchArgs) -> Result<Outcome, Error> {
     device.measure(args.measure.unwrap_or(0) as usize);
     let rows = Rows::new(reporter, choices.len() * products.len());
     measure(args, &device, rows, &choices, &products, table.as_ref())
+}
+
+/// Compares several GPUs with one.
+fn on_several(
+    args: &BenchArgs,
+    count: u32,
+    choices: &[Selection],
+    products: &[Gemm],
+) -> Result<Outcome, Error> {
+    let named = choices.iter().any(|choice| !matches!(choice, Selection::Auto));
+    args.for_several(named)?;
+    if let Err(reason) = cuda_driver::gpu_count() {
+        return Err(Error::BenchNeedsGpu { reason: no_gpu(&reason) });
+    }
+    let devices = several::devices(DeviceChoice::Gpu, count)?;
+    let options = args.options();
+    let products = products
+        .iter()
+        .map(|gemm| Ok((Operands::random(gemm, options.seed), Bound::Probabilistic, options.seed)));
+    let format = match args.format {
+        RowFormat::Json => Format::Json,
+        RowFormat::Table | RowFormat::Csv => Format::Table,
+    };
+    several::all(&devices, products, (options.samples, true), format, |_| Ok(()))
 }
 
 /// Measures all rows, and says what came of them.

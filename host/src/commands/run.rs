@@ -15,7 +15,7 @@ use host::{Compute, Device, Element, Gemm, Matrix, Selection, Shape, Table};
 
 use super::list;
 use super::outcome::Outcome;
-use super::tables;
+use super::{several, tables};
 use crate::error::{Error, advised, few_sets};
 use crate::io::input::Input;
 use crate::io::output::Output;
@@ -57,6 +57,18 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
         }
     }
     let output = args.output()?;
+    if let Some(count) = args.gpus {
+        args.for_several(&choices)?;
+        args.checks.configure(args.device())?;
+        let devices = several::devices(args.device(), count)?;
+        let products = products.into_iter().map(|(_, input, gemm)| {
+            let (bound, seed) = (input.bound(), input.seed().unwrap_or(0));
+            Ok((input.read(&gemm)?, bound, seed))
+        });
+        let samples = (args.samples.unwrap_or(10), false);
+        let keep = |result: &Matrix| output.as_ref().map_or(Ok(()), |output| output.write(result));
+        return several::all(&devices, products, samples, args.format, keep);
+    }
     let table = tables::read(args.table.as_deref())?;
     let task = |(choice, input, gemm)| {
         let save = args.save.as_deref();

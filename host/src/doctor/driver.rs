@@ -1,13 +1,11 @@
 //! What NVIDIA's driver and libraries say, and what runs on devices.
 
-use std::ffi::c_int;
-
 use cuda_driver::GpuUnavailable;
+use cuda_driver::sys::{self, CUdevice, CUresult};
 use cuda_gemm::kernels::ladder::tensor::sm_90a::wgmma_persistent;
 use cuda_gemm::{Device, DeviceChoice, Environment, Error as GemmError};
 use gemm_bench::{Cublas, Error};
 use host_system::format::bytes;
-use libloading::Library;
 
 use super::finding::Finding;
 use super::work;
@@ -16,9 +14,6 @@ use super::work;
 pub const RUNS: [&str; 3] = ["soft", GPU_RUN, SM_90A];
 const GPU_RUN: &str = "gpu-run";
 const SM_90A: &str = "sm-90a";
-
-/// The files of NCCL.
-const NCCL: [&str; 2] = ["libnccl.so.2", "libnccl.so"];
 
 /// The driver, the GPUs, the libraries that run on them, and whether a product is right there, and
 /// on the software device.
@@ -81,6 +76,7 @@ pub fn devices() -> Vec<Finding> {
         }
     });
     findings.push(nccl());
+    findings.push(links(count));
     let run = "rungs --kernel tile2d --size 4096 --device gpu";
     findings.push(match first.as_ref().map(work::check) {
         None => Finding::needs(GPU_RUN, "gpu"),
@@ -121,39 +117,38 @@ fn driver(device: Option<&Device>) -> Finding {
 
 /// NCCL, with which several GPUs talk to each other.
 fn nccl() -> Finding {
-    let remedy = "nothing here needs it; programs for several GPUs take NVIDIA's NCCL (libnccl2)";
-    // SAFETY: NVIDIA's library, which is made to be loaded by any program.
-    let Some(library) = NCCL.iter().find_map(|name| unsafe { Library::new(*name) }.ok()) else {
-        return Finding::missing("nccl", "not found", remedy);
-    };
-    let mut number: c_int = 0;
-    // SAFETY: `ncclGetVersion` of `nccl.h` has this type since NCCL 2, and `number` is valid for
-    // the write.
-    let status = unsafe {
-        library
-            .get::<unsafe extern "C" fn(*mut c_int) -> c_int>(c"ncclGetVersion")
-            .map(|version| version(&raw mut number))
-    };
-    // It keeps threads and state of its own.
-    std::mem::forget(library);
-    match status {
-        Ok(0) => Finding::ok("nccl", nccl_version(number)),
-        _ => Finding::broken("nccl", "it does not say its version", remedy),
+    match cuda_distributed::nccl_version() {
+        Ok(version) => Finding::ok("nccl", version),
+        Err(error) => {
+            let remedy = "one process needs none for several GPUs; several processes need NVIDIA's \
+                          NCCL (libnccl2), 2.22 or newer";
+            let value = match error {
+                cuda_distributed::Error::NoNccl { reason } => reason,
+                error => error.to_string(),
+            };
+            Finding::missing("nccl", value, remedy)
+        }
     }
 }
 
-/// `NCCL_VERSION` of `nccl.h`: 10000 x major + 100 x minor + patch, and before 2.9 a tenth of that.
-fn nccl_version(number: c_int) -> String {
-    let major = if number < 10_000 { 1000 } else { 10_000 };
-    format!("{}.{}.{}", number / major, number % major / 100, number % 100)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_of_nccl() {
-        assert_eq!([22_803, 2804].map(nccl_version), ["2.28.3", "2.8.4"]);
+/// Whether GPUs access each other's memory directly.
+fn links(count: u32) -> Finding {
+    if count < 2 {
+        return Finding::needs("links", "two GPUs");
+    }
+    let pairs = (0..count).flat_map(|device| (0..count).map(move |peer| [device, peer]));
+    let reaches = |[device, peer]: &[u32; 2]| {
+        let mut can = 0;
+        let [device, peer] = [*device, *peer].map(|ordinal| CUdevice(ordinal.cast_signed()));
+        // SAFETY: `can` is valid for the write.
+        let code = unsafe { sys::cuDeviceCanAccessPeer(&raw mut can, device, peer) };
+        code == CUresult::CUDA_SUCCESS && can != 0
+    };
+    match pairs.filter(|[device, peer]| device != peer).find(|pair| !reaches(pair)) {
+        None => Finding::ok("links", format!("each of {count} GPUs reaches each directly")),
+        Some([device, peer]) => {
+            let value = format!("GPU {device} reaches GPU {peer} through the host's memory");
+            Finding::missing("links", value, "NVLink or PCI peer access make `--gpus` faster")
+        }
     }
 }

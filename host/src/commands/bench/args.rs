@@ -8,6 +8,8 @@ use host::{Compute, Gemm, Shape, select, shape};
 
 use crate::commands::l2::L2Arg;
 use crate::commands::product::{ProductArgs, seed};
+use crate::commands::several;
+use crate::error::Error;
 use crate::report::RowFormat;
 
 /// The widest margin: more would say nothing new, and take memory.
@@ -72,6 +74,11 @@ pub struct BenchArgs {
     /// What the L2 cache holds when a product starts.
     #[arg(long, value_enum, default_value_t)]
     l2: L2Arg,
+
+    /// Compare COUNT GPUs with one, instead of one with cuBLAS: A and C by rows, B by columns.
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub gpus: Option<u32>,
 
     /// Timed samples of each, kernel and cuBLAS.
     #[arg(long, visible_alias = "repeat", value_name = "COUNT", default_value_t = 20, allow_negative_numbers = true,
@@ -145,6 +152,26 @@ impl BenchArgs {
         let gemm = self.product.apply(all);
         gemm.validate()?;
         Ok(gemm)
+    }
+
+    /// Refuses options that do not go with `--gpus`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`].
+    pub fn for_several(&self, is_named: bool) -> Result<(), Error> {
+        several::refuse(
+            "bench",
+            &[
+                ("--kernel other than auto", is_named),
+                ("--batch", self.product.batch != 1),
+                ("--margins", self.margins != [0, 0]),
+                ("--table", self.table.is_some()),
+                ("--measure", self.measure.is_some()),
+                ("--format csv", matches!(self.format, RowFormat::Csv)),
+                ("--save", self.save.is_some()),
+            ],
+        )
     }
 
     /// How kernels are measured.

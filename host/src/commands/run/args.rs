@@ -9,6 +9,7 @@ use host::{DeviceChoice, KernelOptions, L2, Selection, Shape, select};
 use super::checks::CheckArgs;
 use crate::commands::l2::L2Arg;
 use crate::commands::product::{ProductArgs, seed, size};
+use crate::commands::several;
 use crate::error::Error;
 use crate::io::device::DeviceArg;
 use crate::io::input::{Arrangement, Source};
@@ -96,6 +97,11 @@ pub struct RunArgs {
     /// Where to run.
     #[arg(long, value_enum, default_value_t)]
     device: DeviceArg,
+
+    /// Use COUNT devices, which share the product: A and C by rows, B by columns.
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub gpus: Option<u32>,
 
     #[command(flatten)]
     pub checks: CheckArgs,
@@ -189,6 +195,25 @@ pub struct RunArgs {
 impl RunArgs {
     pub fn device(&self) -> DeviceChoice {
         self.device.choice()
+    }
+
+    /// Refuses options that do not go with `--gpus`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`].
+    pub fn for_several(&self, choices: &[Selection]) -> Result<(), Error> {
+        let named = choices.iter().any(|choice| !matches!(choice, Selection::Auto));
+        several::refuse(
+            "",
+            &[
+                ("--kernel other than auto", named),
+                ("--batch", self.product.batch != 1),
+                ("--table", self.table.is_some()),
+                ("--measure", self.measure.is_some()),
+                ("--save", self.save.is_some()),
+            ],
+        )
     }
 
     pub fn l2(&self) -> L2 {

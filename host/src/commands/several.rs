@@ -1,0 +1,270 @@
+//! `--gpus`: a product on several devices, checked as on one.
+
+use std::time::Instant;
+
+use cuda_distributed::{DistributedMatrix, Distribution, Multiply, Product, Settings, World, gemm};
+use cuda_driver::soft;
+use cuda_gemm::{DeviceMatrix, OutputOf, Precision, bf16, f16};
+use host::verify::{Bound, Check};
+use host::{Compute, Device, DeviceChoice, Element, Gemm, Matrix, Operands, Shape};
+use serde::Serialize;
+
+use super::outcome::Outcome;
+use crate::error::Error;
+use crate::io::{progress, stdio, threads};
+use crate::report::format::{Format, milliseconds, number};
+use crate::report::json;
+
+/// Opens as many devices of a kind.
+pub fn devices(choice: DeviceChoice, count: u32) -> Result<Vec<Device>, Error> {
+    threads::start()?;
+    let gpus = cuda_driver::gpu_count();
+    let numbered = match choice {
+        DeviceChoice::Soft | DeviceChoice::SoftOrdinal(_) => DeviceChoice::SoftOrdinal,
+        DeviceChoice::SoftSm90 | DeviceChoice::SoftSm90Ordinal(_) => DeviceChoice::SoftSm90Ordinal,
+        DeviceChoice::Auto if gpus.is_err() => {
+            stdio::note("running on software devices, because there is no GPU");
+            DeviceChoice::SoftOrdinal
+        }
+        _ => DeviceChoice::GpuOrdinal,
+    };
+    Ok((0..count).map(|i| Device::open(numbered(i))).collect::<Result<_, _>>()?)
+}
+
+/// A product that ran.
+pub struct Ran {
+    pub result: Matrix,
+    /// The median time on the slowest device; `None` on software devices.
+    pub ms: Option<f64>,
+    /// How matrices travelled.
+    transport: String,
+}
+
+/// Runs a product once, and on GPUs `samples` times more: A and C by rows, B by columns.
+pub fn product(devices: &[Device], operands: &Operands, samples: u32) -> Result<Ran, Error> {
+    let gemm = operands.gemm();
+    if gemm.batch != 1 {
+        return Err(Error::usage("--gpus is for one product at a time: leave out --batch"));
+    }
+    let precision = match gemm.compute {
+        Compute::Tf32 => Precision::Tf32,
+        Compute::Tf32x3 => Precision::Tf32x3,
+        _ => Precision::F32,
+    };
+    let work = Work { devices, operands, samples };
+    match (gemm.compute, gemm.output) {
+        (Compute::Bf16, Element::Bf16) => work.run::<bf16, bf16>(|product| product),
+        (Compute::Bf16, _) => work.run::<bf16, f32>(|product| product),
+        (Compute::F16, Element::F16) => work.run::<f16, f16>(|product| product),
+        (Compute::F16, _) => work.run::<f16, f32>(|product| product),
+        _ => work.run::<f32, f32>(|product| product.precision(precision)),
+    }
+}
+
+struct Work<'w> {
+    devices: &'w [Device],
+    operands: &'w Operands,
+    samples: u32,
+}
+
+impl Work<'_> {
+    fn run<T, U>(
+        &self,
+        change: impl for<'m> Fn(Product<'m, T>) -> Product<'m, T> + Sync,
+    ) -> Result<Ran, Error>
+    where
+        T: Multiply,
+        U: Multiply + OutputOf<T>,
+        f32: OutputOf<T> + OutputOf<U>,
+    {
+        let ranks = World::run(self.devices, &Settings::default(), |world| {
+            self.rank::<T, U>(&world, &change)
+        });
+        let ranks = ranks.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let slowest = ranks.iter().filter_map(|ran| ran.ms).reduce(f64::max);
+        // Each rank has the same result.
+        let first = ranks.into_iter().next().ok_or(Error::usage("--gpus is 1 or more"))?;
+        Ok(Ran { ms: slowest, ..first })
+    }
+
+    fn rank<T, U>(
+        &self,
+        world: &World,
+        change: &impl for<'m> Fn(Product<'m, T>) -> Product<'m, T>,
+    ) -> Result<Ran, cuda_distributed::Error>
+    where
+        T: Multiply,
+        U: Multiply + OutputOf<T>,
+        f32: OutputOf<T> + OutputOf<U>,
+    {
+        let operands = self.operands;
+        let Gemm { m, n, trans_a, trans_b, alpha, beta, epilogue, .. } = *operands.gemm();
+        let [rows, columns] = [Distribution::Rows, Distribution::Columns];
+        let spread = |matrix: &Matrix, distribution| {
+            DistributedMatrix::<T>::from_host(world.clone(), matrix, distribution)
+        };
+        let a = spread(operands.a(), if trans_a { columns } else { rows })?;
+        let b = spread(operands.b(), if trans_b { rows } else { columns })?;
+        let mut c = match operands.c() {
+            Some(c) if beta != 0.0 => DistributedMatrix::<U>::from_host(world.clone(), c, rows)?,
+            _ => DistributedMatrix::<U>::zeros(world.clone(), [m, n], rows)?,
+        };
+        let [scale, bias, residual] = operands.extras();
+        // A vector is a row or a column on the host.
+        let vector = |vector: Option<&Matrix>| {
+            let of = |vector: &Matrix| {
+                let elements = vector.as_slice();
+                DeviceMatrix::<f32>::from_slice(world.device(), [1, elements.len()], elements)
+            };
+            vector.map(of).transpose()
+        };
+        let (scale, bias) = (vector(scale)?, vector(bias)?);
+        let residual = residual
+            .map(|residual| DistributedMatrix::<f32>::from_host(world.clone(), residual, rows));
+        let residual = residual.transpose()?;
+        let mut product = match (trans_a, trans_b) {
+            (false, false) => gemm(&a, &b),
+            (true, false) => gemm(a.t(), &b),
+            (false, true) => gemm(&a, b.t()),
+            (true, true) => gemm(a.t(), b.t()),
+        };
+        product = change(product.alpha(alpha).beta(beta));
+        if let (Some(scale), Some(axis)) = (&scale, epilogue.scale) {
+            product = product.scale(axis, scale);
+        }
+        if let (Some(bias), Some(axis)) = (&bias, epilogue.bias) {
+            product = product.bias_along(axis, bias);
+        }
+        if let Some(activation) = epilogue.activation {
+            product = product.activation(activation);
+        }
+        if let Some(residual) = &residual {
+            product = product.residual(residual);
+        }
+        product.run(&mut c)?;
+        let result = c.to_host()?;
+        let mut times = Vec::new();
+        let samples = if world.device().is_soft() { 0 } else { self.samples };
+        for _ in 0..samples {
+            world.barrier()?;
+            let start = Instant::now();
+            product.run(&mut c)?;
+            world.synchronize()?;
+            times.push(1e3 * start.elapsed().as_secs_f64());
+        }
+        times.sort_by(f64::total_cmp);
+        let ms = times.get(times.len() / 2).copied();
+        Ok(Ran { result, ms, transport: world.transport() })
+    }
+}
+
+/// One line of the results.
+#[derive(Serialize)]
+struct Line {
+    gpus: usize,
+    device: String,
+    transport: String,
+    m: usize,
+    n: usize,
+    k: usize,
+    compute: &'static str,
+    output: &'static str,
+    /// Of all devices together, from the call to the end.
+    time_ms: Option<f64>,
+    gflops: Option<f64>,
+    /// On one of the devices.
+    one_ms: Option<f64>,
+    speedup: Option<f64>,
+    max_abs_error: Option<f64>,
+    passed: bool,
+}
+
+/// Runs products on all devices, and with `is_compared` also on the first alone. Each result is
+/// checked against the product in f64.
+pub fn all(
+    devices: &[Device],
+    products: impl Iterator<Item = Result<(Operands, Bound, u64), Error>>,
+    (samples, is_compared): (u32, bool),
+    format: Format,
+    mut keep: impl FnMut(&Matrix) -> Result<(), Error>,
+) -> Result<Outcome, Error> {
+    let mut outcome = Outcome::Right;
+    for next in products {
+        let (operands, bound, seed) = next?;
+        let gemm = *operands.gemm();
+        let one = match is_compared {
+            true => {
+                progress::step("on one device", || product(&devices[..1], &operands, samples))?.ms
+            }
+            false => None,
+        };
+        let ran = progress::step("on all devices", || product(devices, &operands, samples))?;
+        let check = progress::portion(
+            "checking against the product in f64",
+            host::verify::progress,
+            || operands.reference(bound, seed)?.check(&ran.result),
+        )?;
+        // Empty on GPUs.
+        let findings = soft::take_findings();
+        findings.iter().for_each(|finding| stdio::say(format_args!("found: {finding}")));
+        match check.passed() && findings.is_empty() {
+            true => keep(&ran.result)?,
+            false => outcome = Outcome::Wrong,
+        }
+        let line = line(devices, &gemm, &ran, one, &check);
+        stdio::print(&match format {
+            Format::Json => json::line(&line),
+            Format::Table => text(&line, &gemm),
+        })?;
+    }
+    Ok(outcome)
+}
+
+fn line(devices: &[Device], gemm: &Gemm, ran: &Ran, one: Option<f64>, check: &Check) -> Line {
+    let gflops = ran.ms.map(|ms| gemm.flops() / ms * 1e-6);
+    let speedup = one.zip(ran.ms).map(|(one, all)| one / all);
+    Line {
+        gpus: devices.len(),
+        device: devices[0].info().name.clone(),
+        transport: ran.transport.clone(),
+        m: gemm.m,
+        n: gemm.n,
+        k: gemm.k,
+        compute: gemm.compute.name(),
+        output: gemm.output.name(),
+        time_ms: ran.ms,
+        gflops,
+        one_ms: one,
+        speedup,
+        max_abs_error: check.largest.map(|largest| largest.error),
+        passed: check.passed(),
+    }
+}
+
+fn text(line: &Line, gemm: &Gemm) -> String {
+    let verdict = if line.passed { "PASS" } else { "FAIL" };
+    let time = line.time_ms.map_or_else(String::new, |ms| {
+        let speedup =
+            line.speedup.map_or_else(String::new, |speedup| format!(", {speedup:.2} x one device"));
+        format!("  {}, {} GFLOP/s{speedup}", milliseconds(ms), number(line.gflops, 0))
+    });
+    format!(
+        "{verdict}  {} {}{time}  on {} x {}, {}\n",
+        Shape::of(gemm),
+        line.compute,
+        line.gpus,
+        line.device,
+        line.transport
+    )
+}
+
+/// Refuses options that are for one device.
+pub fn refuse(command: &'static str, options: &[(&str, bool)]) -> Result<(), Error> {
+    match options.iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) => {
+            let message = format!("{option} is for one device: leave it out, or --gpus");
+            Err(Error::usage_of(command, message))
+        }
+        None => Ok(()),
+    }
+}
