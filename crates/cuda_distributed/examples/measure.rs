@@ -153,6 +153,14 @@ fn layers(world: &World, layers: &[Layer]) -> Result<Vec<Line>, Error> {
         let [rows, columns] = [Distribution::Rows, Distribution::Columns];
         let mut line = |what: &str, ms: f64| lines.push((format!("{name}, M {m}: {what}"), ms));
 
+        let link = world.link();
+        let mut travel = |what: &str, bytes: usize| {
+            if let Some(link) = link {
+                line(what, 1e-3 * link.microseconds((size - 1) * bytes));
+            }
+        };
+        travel("all-gather alone, from the link", 2 * m / size * k);
+        travel("partial sums alone, from the link", 4 * m / size * k);
         line("column-parallel product alone", alone::<bf16>(world, [m, k, n / size])?);
         let x = filled::<bf16>(world, [m, k], rows, 1)?;
         let w = filled::<bf16>(world, [k, n], columns, 2)?;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use cuda_gemm::npy::NpyFileError;
+
 /// The errors of a world of ranks.
 ///
 /// After [`Error::Lost`] and [`Error::Nccl`] the world is over on every rank. After any other error
@@ -83,6 +85,10 @@ pub enum Error {
         /// What is wrong, and what would fit.
         reason: String,
     },
+
+    /// A `.npy` file that this rank cannot use.
+    #[error(transparent)]
+    Npy(#[from] NpyFileError),
 
     /// An error of this rank's device or product.
     #[error(transparent)]

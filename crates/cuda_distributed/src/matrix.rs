@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::path::Path;
 
+use cuda_gemm::npy::NpyFile;
 use cuda_gemm::{
     DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, Layout, Matrix, MatrixRef, Scalar,
 };
@@ -86,6 +88,20 @@ impl<T: Scalar> DistributedMatrix<T> {
             matrix.row(rows.start + row)[cols.start + col]
         });
         this.local.upload(&part)?;
+        Ok(this)
+    }
+
+    /// Reads a `.npy` file, of which each rank reads its part.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Npy`], and those of [`DistributedMatrix::zeros`].
+    pub fn from_npy(world: World, path: &Path, distribution: Distribution) -> Result<Self, Error> {
+        let file = NpyFile::open(path)?;
+        let (rows, cols) = file.shape();
+        let mut this = Self::zeros(world, [rows, cols], distribution)?;
+        let [rows, cols] = this.part();
+        this.local.upload(&file.read_part(rows, cols)?)?;
         Ok(this)
     }
 

@@ -178,10 +178,11 @@ impl World {
     /// [`Error::Environment`], [`Error::Rendezvous`], [`Error::NoNccl`], or an error of the device.
     pub fn from_environment(settings: &Settings) -> Result<Self, Error> {
         let local = launched(settings.rendezvous.clone(), launcher::variable)?.local;
-        let choice = match Device::open(DeviceChoice::Gpu) {
+        let choice = match cuda_driver::gpu_count() {
+            // The launcher may show each process its own GPU alone.
+            Ok(1) => DeviceChoice::Gpu,
             Ok(_) => DeviceChoice::GpuOrdinal(local),
-            Err(cuda_gemm::Error::NoGpu { .. }) => DeviceChoice::SoftOrdinal(local),
-            Err(error) => return Err(error.into()),
+            Err(_) => DeviceChoice::SoftOrdinal(local),
         };
         Self::from_environment_on(&Device::open(choice)?, settings)
     }

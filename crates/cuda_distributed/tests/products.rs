@@ -315,3 +315,18 @@ fn parts_come_from_devices() {
     });
     results.into_iter().for_each(|result| assert_eq!(result.unwrap(), whole));
 }
+
+#[test]
+fn each_rank_reads_its_part_of_a_file() {
+    let path = std::env::temp_dir().join(format!("distributed-{}.npy", std::process::id()));
+    let whole = integers(7, 5, 1);
+    let mut file = std::fs::File::create(&path).unwrap();
+    cuda_gemm::npy::write_matrix(&whole, &mut file).unwrap();
+    for distribution in distributions(4) {
+        let results = on_every_rank(&devices(4), &Settings::default(), |world| {
+            DistributedMatrix::<f32>::from_npy(world, &path, distribution)?.to_host()
+        });
+        results.into_iter().for_each(|result| assert_eq!(result.unwrap(), whole));
+    }
+    std::fs::remove_file(&path).unwrap();
+}

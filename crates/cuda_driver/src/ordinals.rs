@@ -75,10 +75,12 @@ pub(crate) fn soft_count() -> u32 {
 
 /// Software devices of each model that the environment asks for, or what is wrong with it.
 pub(crate) fn per_model() -> Result<u32, String> {
-    let Some(text) = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()) else {
-        return Ok(1);
-    };
-    let text = text.to_string_lossy();
+    let text = std::env::var_os(VARIABLE).filter(|text| !text.is_empty());
+    text.map_or(Ok(1), |text| parse(&text.to_string_lossy()))
+}
+
+/// The number that [`VARIABLE`] says.
+fn parse(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number| (1..=MAX_PER_MODEL).contains(number));
     number.ok_or_else(|| {
         format!(
@@ -105,4 +107,18 @@ pub(crate) fn device(out: Out<CUdevice>, ordinal: c_int) -> Answer {
     let device = out.as_ptr();
     // SAFETY: `device` is the caller's place for the handle.
     unsafe { forward!(cuDeviceGet(device: *mut CUdevice, ordinal: c_int)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variable_is_a_number_of_devices() {
+        assert_eq!([parse("1"), parse("64")], [Ok(1), Ok(64)]);
+        for text in ["0", "65", "-1", "two"] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains("SOFT_CUDA_DEVICES") && error.contains(text), "{error}");
+        }
+    }
 }

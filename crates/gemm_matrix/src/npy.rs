@@ -25,7 +25,8 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Seek, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::element::Element;
@@ -99,6 +100,77 @@ impl NpyFile {
         read_elements(&self.header, &mut self.reader)
             .map_err(|source| NpyFileError { path: self.path, source })
     }
+
+    /// Reads the elements of some rows and columns, and skips the others.
+    ///
+    /// ```
+    /// use std::fs::{self, File};
+    ///
+    /// use gemm_matrix::Matrix;
+    /// use gemm_matrix::npy::{NpyFile, write_matrix};
+    ///
+    /// let path = std::env::temp_dir().join(format!("part-{}.npy", std::process::id()));
+    /// let matrix = Matrix::from_fn(4, 3, |row, col| (10 * row + col) as f32);
+    /// write_matrix(&matrix, &mut File::create(&path)?)?;
+    /// let part = NpyFile::open(&path)?.read_part(1..3, 2..3)?;
+    /// assert_eq!(part.as_slice(), [12.0, 22.0]);
+    /// fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`NpyFileError`], also for a file without places, such as a pipe.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the part is out of bounds.
+    pub fn read_part(
+        mut self,
+        rows: Range<usize>,
+        cols: Range<usize>,
+    ) -> Result<Matrix, NpyFileError> {
+        read_part(&self.header, &mut self.reader, [rows, cols])
+            .map_err(|source| NpyFileError { path: self.path, source })
+    }
+}
+
+/// The part of these rows and columns. The reader is at the first element.
+fn read_part<R: Read + Seek>(
+    header: &Header,
+    reader: &mut BufReader<R>,
+    [rows, cols]: [Range<usize>; 2],
+) -> Result<Matrix, NpyError> {
+    let Header { fortran_order, element, .. } = *header;
+    let is_within = |range: &Range<usize>, len| range.start <= range.end && range.end <= len;
+    let is_part = is_within(&rows, header.rows) && is_within(&cols, header.cols);
+    assert!(is_part, "{rows:?} and {cols:?} are out of bounds of {header:?}");
+    let mut matrix = Matrix::zeros(rows.len(), cols.len());
+    // Lines lie one after the other: rows, or in Fortran order columns.
+    let (lines, along, len) = match fortran_order {
+        false => (rows, cols, header.cols),
+        true => (cols, rows, header.rows),
+    };
+    let mut bytes = vec![0; along.len() * element.bytes()];
+    let mut at = 0;
+    for (i, line) in lines.clone().enumerate() {
+        // A part is within the header's bytes, which were counted.
+        let place = (line * len + along.start) * element.bytes();
+        reader.seek_relative((place - at) as i64)?;
+        at = place + bytes.len();
+        let early = NpyError::Truncated { expected: header.bytes(), found: place as u64 };
+        exact(reader, &mut bytes, early)?;
+        let values = element.decode(&bytes);
+        let stride = matrix.cols();
+        match fortran_order {
+            false => matrix.as_mut_slice()[i * stride..][..stride].copy_from_slice(&values),
+            true => {
+                let column = matrix.as_mut_slice().iter_mut().skip(i).step_by(stride);
+                column.zip(values).for_each(|(to, from)| *to = from);
+            }
+        }
+    }
+    Ok(matrix)
 }
 
 fn read_elements(header: &Header, reader: &mut impl Read) -> Result<Matrix, NpyError> {
@@ -189,6 +261,30 @@ mod tests {
         );
         assert_eq!(read(&c).unwrap(), expected);
         assert_eq!(read(&fortran).unwrap(), expected);
+    }
+
+    #[test]
+    fn parts_of_both_orders() {
+        let whole = Matrix::from_fn(5, 4, |row, col| (10 * row + col) as f32);
+        let columns: Vec<_> = whole.transposed().into_vec();
+        for (order, elements) in [("False", whole.as_slice()), ("True", &columns)] {
+            let text = format!("{{'descr': '<f4', 'fortran_order': {order}, 'shape': (5, 4), }}");
+            let bytes = file(&text, elements);
+            for (rows, cols) in
+                [(0..5, 0..4), (1..3, 0..4), (2..5, 1..2), (5..5, 0..4), (0..5, 3..3)]
+            {
+                let mut reader = BufReader::new(io::Cursor::new(&bytes));
+                let (header, _) = read_header(&mut reader).unwrap();
+                let part = read_part(&header, &mut reader, [rows.clone(), cols.clone()]).unwrap();
+                let expected = Matrix::from_fn(rows.len(), cols.len(), |row, col| {
+                    whole.at(rows.start + row, cols.start + col)
+                });
+                assert_eq!(part, expected, "{order} {rows:?} {cols:?}");
+            }
+            let mut reader = BufReader::new(io::Cursor::new(&bytes[..bytes.len() - 1]));
+            let (header, _) = read_header(&mut reader).unwrap();
+            assert!(read_part(&header, &mut reader, [4..5, 3..4]).is_err());
+        }
     }
 
     #[test]
