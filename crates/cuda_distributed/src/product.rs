@@ -405,8 +405,10 @@ impl<'p, 'm, T: Multiply> Call<'p, 'm, T> {
         call.schedule = product.schedule.unwrap_or_else(|| call.cheaper());
         let [rows, cols] = distribution.largest(c.shape(), world.size());
         let multiprocessors = world.device().info().limits.multiprocessors as usize;
-        let halves = (rows / 2 / TILE[0]) * cols.div_ceil(TILE[1]) >= multiprocessors;
-        call.panels = product.panels.unwrap_or(if halves { 2 } else { 1 });
+        // Of half a part of C. A wave may lack a tenth.
+        let tiles = (rows / 2 / TILE[0]) * cols.div_ceil(TILE[1]);
+        let is_full = 10 * tiles >= 9 * multiprocessors;
+        call.panels = product.panels.unwrap_or(if is_full { 2 } else { 1 });
         Ok(call)
     }
 
