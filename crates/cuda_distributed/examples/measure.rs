@@ -1,14 +1,14 @@
 //! Measures tensor-parallel layers and a large square against one device, and checks elements.
 //!
 //! ```text
-//! measure [TRANSPORT...] [--gpus N] [--short] [--soft]     transports: copies, nccl, host
+//! measure [TRANSPORT...] [--gpus N] [--timeout S] [--short] [--soft]
 //! ```
 //!
 //! One process has all ranks, unless a launcher has started one per GPU (torchrun, mpirun, srun).
 //! Each line is a measurement as JSON, in ms: the median of five batches, on the slowest rank.
-//! `--short` leaves out the 70B layers and the squares. `--soft` runs tiny shapes on software devices, whose times say nothing.
+//! Transports are copies, nccl and host. `--short` leaves out the 70B layers and the squares. `--soft` runs tiny shapes on software devices, whose times say nothing.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cuda_distributed::{
     DistributedMatrix, Distribution, Error, Schedule, Settings, Transport, World, gemm,
@@ -245,8 +245,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let [is_soft, is_short] =
         ["--soft", "--short"].map(|option| arguments.iter().any(|argument| argument == option));
-    let gpus = arguments.iter().position(|argument| argument == "--gpus");
-    let gpus = gpus.and_then(|at| arguments.get(at + 1)).map_or(Ok(2), |text| text.parse())?;
+    let number = |option: &str, default: u32| {
+        let at = arguments.iter().position(|argument| argument == option);
+        at.and_then(|at| arguments.get(at + 1)).map_or(Ok(default), |text| text.parse())
+    };
+    let gpus = number("--gpus", 2)?;
+    let timeout = Duration::from_secs(number("--timeout", 30)?.into());
     let mut transports = Vec::new();
     for (name, transport) in
         [("copies", Transport::Copies), ("nccl", Transport::Nccl), ("host", Transport::Host)]
@@ -259,7 +263,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         transports.push(Transport::Auto);
     }
     for transport in transports {
-        let settings = Settings { transport, ..Settings::default() };
+        let settings = Settings { transport, timeout, ..Settings::default() };
         if std::env::var_os("RANK").is_some() {
             let world = World::from_environment(&settings)?;
             let lines = measure(&world, is_short)?;

@@ -25,7 +25,7 @@ pub enum Distribution {
     Rows,
     /// Each rank has some columns.
     Columns,
-    /// Each rank has a block of a grid, which has as many blocks as there are ranks.
+    /// Each rank has a block of a grid with one block per rank.
     Grid {
         /// Blocks along a column.
         rows: usize,
@@ -49,6 +49,10 @@ impl fmt::Display for Distribution {
 
 impl Distribution {
     /// The rows and columns of the part of `rank`, of a matrix of this shape on `size` ranks.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a grid has no rows or no columns.
     pub fn part(self, shape: [usize; 2], size: usize, rank: usize) -> [Range<usize>; 2] {
         let grid = self.grid(size);
         let block = match self {

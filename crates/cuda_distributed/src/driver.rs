@@ -43,7 +43,7 @@ impl Event {
         make_wait(stream, self.bits())
     }
 
-    /// Whether the work is done. A failed query is an end, too: nothing is left to wait for.
+    /// Whether the work is done. A failed query also is an end: nothing is left to wait for.
     pub(crate) fn is_done(&self) -> bool {
         let Ok(_current) = self.device.enter() else { return true };
         // SAFETY: the event exists.

@@ -32,7 +32,7 @@ pub(crate) trait Control: Send + Sync {
     /// Ends the world on every rank. Without a suspect it is the rank that began fewest operations.
     fn fail(&self, operation: &str, suspect: Option<usize>, reason: String);
 
-    /// This rank begins an operation that the others must begin, too, for it to end.
+    /// This rank begins an operation that ends when all others have begun it.
     fn begin(&self);
 
     /// Tells the others that this rank lives.

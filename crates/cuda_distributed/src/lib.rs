@@ -33,7 +33,7 @@
 //! | columns, rows | any | [`Schedule::Reduce`]: partial sums travel, in f32 (row-parallel) |
 //! | grid, grid | grid | [`Schedule::Gather`]: blocks of A and B travel (SUMMA) |
 //!
-//! Any other combination works, too. A rank multiplies what it has while the rest travels. The
+//! Any other combination also works. A rank multiplies what it has while the rest travels. The
 //! order of a sum follows from the distributions alone, so equal calls have equal bits.
 //!
 //! # Transport

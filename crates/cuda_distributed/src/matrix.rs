@@ -14,7 +14,7 @@ use crate::distribution::{Distribution, common, within};
 use crate::error::Error;
 use crate::world::World;
 
-/// A row-major matrix of which each rank has a part in its device's memory.
+/// A row-major matrix in parts, one in the memory of each rank's device.
 ///
 /// Elements are `f32`, [`bf16`](cuda_gemm::bf16) or [`f16`](cuda_gemm::f16). A part is dense, and
 /// on the device's own stream.
@@ -71,7 +71,7 @@ impl<T: Scalar> DistributedMatrix<T> {
         Ok(Self { world, shape, distribution, local })
     }
 
-    /// Spreads a host matrix, of which each rank has a copy.
+    /// Spreads a host matrix. Each rank passes a copy of the whole.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl<T: Scalar> DistributedMatrix<T> {
         Ok(this)
     }
 
-    /// Reads a `.npy` file, of which each rank reads its part.
+    /// Reads a `.npy` file. Each rank reads its own part.
     ///
     /// # Errors
     ///

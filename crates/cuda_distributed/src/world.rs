@@ -46,8 +46,8 @@ pub enum Transport {
 pub struct Settings {
     /// The means of transport.
     pub transport: Transport,
-    /// The longest time that a rank waits for another one, by default 30 s. It covers what a
-    /// program does between two operations, too.
+    /// The longest time that a rank waits for another one, by default 30 s. It also covers
+    /// what a program does between two operations.
     pub timeout: Duration,
     /// Where processes meet. By default `CUDA_DISTRIBUTED_RENDEZVOUS`, else the port after
     /// `MASTER_PORT`.

@@ -15,7 +15,7 @@ use crate::io::{progress, stdio, threads};
 use crate::report::format::{Format, milliseconds, number};
 use crate::report::json;
 
-/// Opens as many devices of a kind.
+/// Opens `count` devices of a kind.
 pub fn devices(choice: DeviceChoice, count: u32) -> Result<Vec<Device>, Error> {
     threads::start()?;
     let gpus = cuda_driver::gpu_count();

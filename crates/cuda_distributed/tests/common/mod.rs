@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use cuda_distributed::{Error, Settings, Transport, World};
 use cuda_gemm::{Device, DeviceChoice, Matrix};
 
-/// As many software devices. They stay open, so that kernels are loaded once.
+/// The first `count` software devices. They stay open, so that kernels are loaded once.
 pub fn devices(count: usize) -> Vec<Device> {
     static DEVICES: LazyLock<Vec<Device>> = LazyLock::new(|| {
         (0..6).map(|i| Device::open(DeviceChoice::SoftOrdinal(i)).unwrap()).collect()
