@@ -14,12 +14,12 @@ use std::time::Instant;
 
 use host::select::table::{Costs, EntryCosts};
 use host::tune::{Calibration, Effort, Fit, Progress, Tuner};
-use host::{Device, Table, select};
+use host::{Device, Table, find_kernel, select};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::outcome::Outcome;
-use super::product;
+use super::{product, tables};
 use crate::error::Error;
 use crate::io::device::DeviceArg;
 use crate::io::output::Output;
@@ -44,9 +44,11 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
         return products::run(args, shapes);
     }
     let clock = Instant::now();
-    if args.table.is_some() || !args.product.is_default() {
+    let kernels: Vec<_> =
+        args.kernels.iter().map(|name| find_kernel(name)).collect::<Result<_, _>>()?;
+    if args.table.is_some() && kernels.is_empty() || !args.product.is_default() {
         let message = "without products all kernels are measured for a new table: name products with \
-                       --sizes or --shapes, or leave out --table and the options of the product";
+                       --sizes or --shapes, or kernels with --kernels, or leave out --table and the options of the product";
         return Err(Error::usage_of("tune", message));
     }
     let device = open(args)?;
@@ -68,8 +70,24 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
         }
         other => steps.above(|| report(&other)),
     };
-    let Calibration { table, samples, fits, error, wrong, ffma_gflops } =
-        tuner.run(effort, report)?;
+    let Calibration { table, samples, fits, error, wrong, ffma_gflops } = match &kernels[..] {
+        [] => tuner.run(effort, report)?,
+        some => {
+            let table = match tables::read(args.table.as_deref())? {
+                Some(table) => table,
+                None => Table::nearest(device.info())?,
+            };
+            if !table.is_of(device.info()) {
+                let message = format!(
+                    "--kernels adds to a table of this device, and the table is of {}: name another \
+                     with --table, or measure all kernels",
+                    table.device().name
+                );
+                return Err(Error::usage_of("tune", message));
+            }
+            tuner.run_kernels(&table, some, report)?
+        }
+    };
     drop(steps);
     // First what lasts, in case that stdout cannot be written.
     if let Some(save) = &mut save {

@@ -306,7 +306,9 @@ pub enum KernelAbi {
     /// `a`, `lda` and `stride_a` are A and its stride in a batch, for a kernel that [reads A
     /// anywhere](KernelDescriptor::reads). A's map is then not used.
     ///
-    /// Boxes of a transposed B have `min(BN, n)` rows.
+    /// Boxes of A that is not transposed have the rows of an
+    /// [`even_part`](crate::abi::tensor_core::even_part) of 64, and boxes of a transposed B those of
+    /// BN.
     WgmmaClusters,
     /// Addresses of A and B in 16 bits:
     ///

@@ -16,6 +16,17 @@ pub const RESERVED_SHARED_MEMORY_PER_BLOCK: u32 = 1 << 10;
 /// The most parts of K: every device with clusters supports this many blocks in a cluster.
 pub const MAX_CLUSTER_SIZE: u32 = 8;
 
+/// The length of each part, if as few as possible of at most `most` make up `all`.
+///
+/// Several parts have a multiple of eight; the last one may be shorter.
+#[inline(always)]
+pub const fn even_part(all: u32, most: u32) -> u32 {
+    match all.div_ceil(most) {
+        0 | 1 => all,
+        parts => all.div_ceil(parts).next_multiple_of(8),
+    }
+}
+
 /// The terms of the parameter `options`.
 pub mod options {
     /// All products of a batch share A, whose map has one product.

@@ -5,7 +5,7 @@
 use std::ffi::{c_uint, c_void};
 
 use cuda_driver::sys;
-use kernels_gpu::abi::tensor_core::{BK, PANEL};
+use kernels_gpu::abi::tensor_core::{BK, PANEL, even_part};
 use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Reads, Tile};
 
 use super::staging::Operand;
@@ -198,12 +198,16 @@ fn maps_of_16_bits(
     let Tile { bm, bn, .. } = kernel.tile();
     // All fit 32 bits: `Gemm::validate` accepted them.
     let [shape_a, shape_b, _] = gemm.shapes().map(|shape| shape.map(|size| size as u32));
-    let box_a = if a.transposed { [BK, PANEL] } else { [bm, BK] };
-    // Boxes have no more rows than the matrix if the kernel supports it: out-of-bounds rows cost
+    // Boxes have no rows that need not be copied if the kernel supports it: out-of-bounds rows cost
     // the copy engine time.
-    let is_cut = kernel.abi() == KernelAbi::WgmmaClusters;
-    let rows_b = if is_cut { shape_b[0].max(1) } else { u32::MAX };
-    let box_b = if b.transposed { [bn.min(rows_b), BK] } else { [BK, PANEL.min(bn)] };
+    let [bm, cols] = match kernel.abi() {
+        KernelAbi::WgmmaClusters => {
+            [(gemm.m, PANEL), (gemm.n, bn)].map(|(all, most)| even_part(all as u32, most).max(1))
+        }
+        _ => [bm, bn],
+    };
+    let box_a = if a.transposed { [BK, PANEL] } else { [bm, BK] };
+    let box_b = if b.transposed { [cols, BK] } else { [BK, PANEL.min(bn)] };
     let map = |matrix, shape, boxes: [u32; 2]| {
         let format = Format::of_16_bits(gemm.compute == Compute::F16, boxes[1]);
         encode_part(device, products, matrix, 0, shape, boxes, format)

@@ -1,5 +1,6 @@
 //! A product's launches: waves, steps along K, and bytes.
 
+use kernels_gpu::abi::tensor_core::PANEL;
 use kernels_gpu::abi::{KernelAbi, Reads};
 
 use super::copies::copied;
@@ -160,15 +161,25 @@ pub(super) struct Edges {
 
 impl Edges {
     pub(super) fn new(form: &KernelForm, configuration: &Configuration) -> Self {
-        let tile = configuration.kernel.tile();
-        let along = |size: usize, tile: u32| {
-            let tiles = size.div_ceil(tile as usize).max(1);
-            let outside = 1.0 - size as f64 / (tiles * tile as usize) as f64;
-            // As a part of the last tile.
-            (outside * tiles as f64, if outside > 0.0 { 1.0 / tiles as f64 } else { 0.0 })
+        let kernel = configuration.kernel;
+        let tile = kernel.tile();
+        // Elements that are copied together, and so in part outside. Even parts are not.
+        let [down, across] = match kernel.abi() {
+            KernelAbi::WgmmaClusters => [
+                if form.gemm.trans_a { PANEL } else { 1 },
+                if form.gemm.trans_b { 1 } else { tile.bn },
+            ],
+            _ => [tile.bm, tile.bn],
         };
-        let (rows, of_rows) = along(form.gemm.m, tile.bm);
-        let (cols, of_cols) = along(form.gemm.n, tile.bn);
+        let along = |size: usize, tile: u32, copied: u32| {
+            let tiles = size.div_ceil(tile as usize).max(1);
+            let outside = size.next_multiple_of(copied as usize) - size;
+            // As a part of the last tile.
+            let share = if outside > 0 { 1.0 / tiles as f64 } else { 0.0 };
+            (outside as f64 / f64::from(tile), share)
+        };
+        let (rows, of_rows) = along(form.gemm.m, tile.bm, down);
+        let (cols, of_cols) = along(form.gemm.n, tile.bn, across);
         let share = 1.0 - (1.0 - of_rows) * (1.0 - of_cols);
         Self { outside: rows.max(cols), share }
     }

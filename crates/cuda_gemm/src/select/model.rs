@@ -3,7 +3,7 @@
 //! One model serves all kernels and precisions. A reader can check a prediction by hand:
 //!
 //! ```text
-//! step(q)  = overlap(step_ns, q * shared_step_ns) * (1 + out_of_bounds * edges)
+//! step(q)  = overlap(step_ns * stages, q * shared_step_ns) * (1 + out_of_bounds * edges)
 //!            [* (1 + misaligned_operand)]
 //! block(q) = block_ns + q * store_ns [* (1 + misaligned_c)] * (1 + epilogue)
 //! chain    = steps * (full_waves * step(r) + step(q))
@@ -14,8 +14,9 @@
 //!
 //! - **Waves.** A multiprocessor holds `r` resident blocks, and `q` blocks of the last wave. Waves
 //!   are whole: one block too many costs another wave.
-//! - **Steps.** A block that is alone waits for the latency of its loads, `step_ns`. Several share
-//!   the multiprocessor's throughput, `shared_step_ns` each.
+//! - **Steps.** A block that is alone waits for the latency of its loads, `step_ns`. More stages hide
+//!   more of it: `stages` is 1, or less for a block that gets a whole multiprocessor's memory.
+//!   Several blocks share the multiprocessor's throughput, `shared_step_ns` each.
 //! - **Tiles.** A persistent block computes one tile after the other, and stores while it loads.
 //! - **Edges.** Loads of a tile that lies partly out of bounds are slower, as far as edge tiles
 //!   occupy the multiprocessors.
@@ -31,6 +32,8 @@
 //! the other at times.
 //!
 //! `rungs tune` measures all of these numbers, and `rungs tune --validate` judges the choices.
+
+use kernels_gpu::abi::Shared;
 
 use super::configurations::Candidates;
 use super::grid::{Alignment, Bytes, Edges, Grid, Slots};
@@ -213,6 +216,8 @@ pub struct Features {
     grid: Grid,
     bytes: Bytes,
     resident: f64,
+    /// The memory of a block that shares a multiprocessor, relative to this one's.
+    stages: f64,
     /// The out-of-bounds part of tiles, weighted by busy multiprocessors.
     edges: f64,
     alignment: Alignment,
@@ -255,6 +260,12 @@ impl Features {
             grid,
             bytes,
             resident: resident.into(),
+            stages: match configuration.kernel.shared() {
+                Shared::Stages { bytes: [several, one], .. } if resident < most => {
+                    f64::from(several) / f64::from(one)
+                }
+                _ => 1.0,
+            },
             edges,
             alignment,
             epilogue: gemm.epilogue,
@@ -280,11 +291,12 @@ impl Features {
 
     /// The time with an entry point of these costs.
     pub fn predict(&self, entry: &EntryCosts) -> Prediction {
-        let Self { costs: device, grid, bytes, resident, alignment, .. } = self;
+        let Self { costs: device, grid, bytes, resident, stages, alignment, .. } = self;
         let growth = |is_there: bool, growth: f64| if is_there { 1.0 + growth } else { 1.0 };
         let slower = (1.0 + entry.out_of_bounds * self.edges)
             * growth(alignment.is_operand_misaligned, entry.misaligned_operand);
-        let step = |blocks: f64| overlap(entry.step_ns, blocks * entry.shared_step_ns) * slower;
+        let step =
+            |blocks: f64| overlap(entry.step_ns * stages, blocks * entry.shared_step_ns) * slower;
         let store_ns = entry.store_ns
             * growth(alignment.is_c_misaligned, entry.misaligned_c)
             * (1.0 + self.epilogue_growth(device));

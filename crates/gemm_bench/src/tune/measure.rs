@@ -134,19 +134,47 @@ impl Tuner {
     pub fn run<E: From<Error>>(
         &self,
         effort: Effort,
+        report: impl FnMut(Progress<'_>) -> Result<(), E>,
+    ) -> Result<Calibration, E> {
+        self.calibrate(effort, &kernels(effort, &self.device)?, None, report)
+    }
+
+    /// [`run`](Self::run) for a few kernels; a table of this device has all other costs.
+    ///
+    /// # Errors
+    ///
+    /// As for [`run`](Self::run).
+    pub fn run_kernels<E: From<Error>>(
+        &self,
+        table: &Table,
+        kernels: &[&'static KernelDescriptor],
+        report: impl FnMut(Progress<'_>) -> Result<(), E>,
+    ) -> Result<Calibration, E> {
+        self.calibrate(Effort::Full, kernels, Some(table), report)
+    }
+
+    fn calibrate<E: From<Error>>(
+        &self,
+        effort: Effort,
+        all: &[&'static KernelDescriptor],
+        known: Option<&Table>,
         mut report: impl FnMut(Progress<'_>) -> Result<(), E>,
     ) -> Result<Calibration, E> {
         let before = self.rates()?;
         let size = Size::new(effort, roofline::multiprocessors(&self.device));
-        let mut measured = Measured::now(&self.device).map_err(Error::from)?;
-        let device = device_costs(self)?;
-
-        let all = kernels(effort, &self.device)?;
-        let drawn = products(size.products, SEED, size.of_products());
+        let (mut measured, device) = match known {
+            Some(table) => (table.device().clone(), *table.costs()),
+            None => (Measured::now(&self.device).map_err(Error::from)?, device_costs(self)?),
+        };
+        let is_measured = |name: &str| all.iter().any(|kernel| kernel.name() == name);
+        let same = |one: &Costs, other: &Costs| one.kernel.name() == other.kernel.name();
+        let is_drawn = |gemm: &Gemm| all.iter().any(|kernel| gemm.compute.is_of(kernel));
+        let mut drawn = products(size.products, SEED, size.of_products());
+        drawn.retain(is_drawn);
         let total = 2 * all.len() + drawn.len();
         let (mut done, mut wrong) = (0, 0);
         let mut initial = Vec::new();
-        for kernel in &all {
+        for kernel in all {
             report(Progress::Step { done, total })?;
             done += 1;
             let Some(costs) = initial_costs(&self.device, kernel)? else {
@@ -165,7 +193,19 @@ impl Tuner {
         if initial.is_empty() {
             return Err(Error::NothingMeasured { count: all.len() }.into());
         }
-        let first = Table::new(measured, device, initial, Vec::new()).map_err(Error::from)?;
+        // A known kernel keeps its place.
+        let mut costs = known.map_or(Vec::new(), |table| table.kernels().to_vec());
+        costs.retain(|one| {
+            !is_measured(one.kernel.name()) || initial.iter().any(|new| same(new, one))
+        });
+        for new in initial {
+            match costs.iter_mut().find(|one| same(&new, one)) {
+                Some(one) => *one = new,
+                None => costs.push(new),
+            }
+        }
+        let products = known.map_or(Vec::new(), |table| table.products().to_vec());
+        let first = Table::new(measured, device, costs, products).map_err(Error::from)?;
         let auto = self.device.auto_by(&first).map_err(Error::from)?;
         let mut sampler = Sampler {
             tuner: self,
@@ -175,7 +215,7 @@ impl Tuner {
             draw: Draw::new(SEED),
         };
         let mut samples = Vec::new();
-        for costs in first.kernels() {
+        for costs in first.kernels().iter().filter(|costs| is_measured(costs.kernel.name())) {
             report(Progress::Step { done, total })?;
             done += 1;
             samples.extend(sampler.of_kernel(costs, size.of_kernel)?);
@@ -187,7 +227,15 @@ impl Tuner {
             samples.extend(sampler.of_product(gemm)?);
         }
 
-        let table = refit(&first, &samples)?;
+        samples.retain(|sample| is_measured(sample.configuration.kernel.name()));
+        let table = match known {
+            None => refit(&first, &samples)?,
+            Some(_) => {
+                let kernels = fitted(&first, first.kernels(), &samples);
+                let (device, products) = (first.device().clone(), first.products().to_vec());
+                Table::new(device, *first.costs(), kernels, products).map_err(Error::from)?
+            }
+        };
         let errors = errors(&table, &samples);
         let of_kernel = |costs: &Costs| {
             let own = errors.iter().filter(|(name, _)| *name == costs.kernel.name());

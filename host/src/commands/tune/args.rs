@@ -18,6 +18,11 @@ pub struct TuneArgs {
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 
+    /// Measure the costs of these kernels only: names, separated by commas. --table has the others.
+    #[arg(long, visible_alias = "kernel", value_name = "NAMES", value_delimiter = ',',
+          conflicts_with_all = ["sizes", "shapes", "validate", "accept", "refit", "quick"])]
+    pub kernels: Vec<String>,
+
     /// Measure these products only, and keep the fastest choices for auto: sizes as for `bench`.
     #[arg(
         long,

@@ -100,6 +100,12 @@ impl<const F16: bool> TensorOutput<F16> {
             && self.epilogue.is_aligned()
     }
 
+    /// Whether C takes sums times alpha, and four neighbours in a row are a vector.
+    #[inline(always)]
+    pub(crate) fn is_plain(self) -> bool {
+        !self.epilogue.is_some() && self.c.beta == 0.0 && self.takes_vectors()
+    }
+
     /// Stores four neighbours in a row, `offset` elements behind C's first.
     ///
     /// # Safety

@@ -23,6 +23,8 @@ pub const QUAD: u32 = 4;
 const QUADS: usize = 2;
 /// Partial sums of each quad that are loaded before the first is added.
 const LOADS: usize = 4;
+/// Rows of a panel, which a warpgroup multiplies.
+const PANEL: u32 = 64;
 
 /// A warp's part of a tile's sums: every `splits * warps`-th group of [`QUAD`]s.
 #[derive(Clone, Copy)]
@@ -39,6 +41,8 @@ pub struct Shares {
 pub struct Sums {
     /// Rows and columns.
     pub size: [u32; 2],
+    /// Rows of each [`PANEL`] that belong to C.
+    pub rows: u32,
     pub at: SharedPtr<f32>,
     /// Elements from one column to the next.
     pub pitch: u32,
@@ -51,6 +55,87 @@ pub struct Fixup {
     pub partials: *mut f32,
     /// One per warp with sums, of each block; zero before the launch, and after it.
     pub counters: *mut u32,
+}
+
+impl Sums {
+    /// Stores all sums times alpha; C [is plain](TensorOutput::is_plain).
+    ///
+    /// `thread` is one of four warps for each [`PANEL`] of rows. The first sum's place is `place`.
+    ///
+    /// # Safety
+    /// The sums are there. Nobody else stores these elements of C.
+    #[inline(always)]
+    pub unsafe fn store<const F16: bool>(
+        self,
+        transposed: bool,
+        c: TensorOutput<F16>,
+        [row, col]: [u32; 2],
+        thread: u32,
+    ) {
+        let Self { size: [bm, _], rows, at: sums, pitch } = self;
+        let alpha = c.c.alpha;
+        let [all_rows, all_cols] = match transposed {
+            true => [c.c.cols, c.c.rows],
+            false => [c.c.rows, c.c.cols],
+        };
+        // Each thread has the same four rows of several columns: neighbours in a row of a transposed
+        // C. Otherwise it has four columns at once, and warps have whole sectors.
+        let (down, first) = match transposed {
+            true => (thread % (bm / QUAD) * QUAD, thread / (bm / QUAD)),
+            false => {
+                let (warp, lane) = (thread / WARP, thread % WARP);
+                let warps_down = bm / WARP;
+                let first = warp / warps_down * 16 + lane / 8 * QUAD;
+                (warp % warps_down * WARP + lane % 8 * QUAD, first)
+            }
+        };
+        let row = row + down / PANEL * rows + down % PANEL;
+        let rows = (rows.saturating_sub(down % PANEL)).min(all_rows.saturating_sub(row)).min(QUAD);
+        let apart = if transposed { 8 } else { 1 };
+        let mut right = first;
+        while col + right < all_cols && rows > 0 {
+            let mut values = [[0.0f32; 4]; 4];
+            for i in 0..4 {
+                let right = right + i as u32 * apart;
+                if col + right < all_cols {
+                    // SAFETY: the caller's contract; on 16 bytes.
+                    values[i] =
+                        unsafe { sums.add(right * pitch + down).load4(0) }.map(|v| alpha * v);
+                }
+            }
+            if !transposed {
+                let lines = values;
+                for i in 0..4 {
+                    values[i] = [0, 1, 2, 3].map(|j| lines[j][i]);
+                }
+            }
+            for i in 0..4 {
+                let (row, col, there) = match transposed {
+                    true => {
+                        let col = col + right + i as u32 * 8;
+                        (col, row, if col < all_cols { rows } else { 0 })
+                    }
+                    false => {
+                        let cols = (all_cols - (col + right)).min(QUAD);
+                        (row + i as u32, col + right, if (i as u32) < rows { cols } else { 0 })
+                    }
+                };
+                // SAFETY: inside, and this thread's own; vectors are aligned, since C is plain.
+                unsafe {
+                    if there == QUAD {
+                        c.store_quad(c.offset(row, col), values[i]);
+                    } else {
+                        for j in 0..4 {
+                            if (j as u32) < there {
+                                c.store(row, col + j as u32, values[i][j]);
+                            }
+                        }
+                    }
+                }
+            }
+            right += 32;
+        }
+    }
 }
 
 impl Fixup {
@@ -112,7 +197,7 @@ impl Shares {
     #[inline(always)]
     pub unsafe fn add_up<const F16: bool>(
         self,
-        Sums { size, at: sums, pitch }: Sums,
+        Sums { size, rows, at: sums, pitch }: Sums,
         transposed: bool,
         c: impl Fn(u32) -> TensorOutput<F16>,
         entry: Entry,
@@ -203,12 +288,14 @@ impl Shares {
             } else {
                 // SAFETY: the caller's contract.
                 let (product, [row, col]) = unsafe { entry.place() };
-                // Missing groups get out-of-bounds coordinates.
+                // Missing groups and rows get out-of-bounds coordinates.
                 let mut places = [(u32::MAX - QUAD, 0); QUADS];
                 for i in 0..QUADS {
                     if group(i) < groups {
                         let (down, right) = self.place(size, group(i), transposed);
-                        places[i] = (row + down, col + right);
+                        if down % PANEL < rows {
+                            places[i] = (row + down / PANEL * rows + down % PANEL, col + right);
+                        }
                     }
                 }
                 // SAFETY: this thread's own.

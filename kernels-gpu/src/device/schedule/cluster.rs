@@ -164,7 +164,7 @@ impl Work {
 
 impl Entry {
     /// Words of shared memory per entry.
-    pub const WORDS: u32 = 10;
+    pub const WORDS: u32 = 11;
 
     /// The entry for the block's tile number `number`; `self` is the first of two.
     #[inline(always)]
@@ -173,7 +173,7 @@ impl Entry {
     }
 
     /// Writes a cluster's work: `steps` of the block with this rank, for the tile at (row, col) of
-    /// a product.
+    /// a product. `last_panel` is the last of the tile's panels of 64 rows that exists.
     ///
     /// # Safety
     /// The entry lies in shared memory, and nobody else reads or writes it at this time.
@@ -185,6 +185,7 @@ impl Entry {
         work: Work,
         [rank, steps]: [u32; 2],
         place: [u32; 3],
+        last_panel: u32,
     ) {
         let (Pass(pass), [first, last]) = match work.is_whole() {
             true => (Pass::WHOLE, [0; 2]),
@@ -206,6 +207,7 @@ impl Entry {
             self.0.store(7, work.is_last.into());
             self.0.store(8, rank);
             self.0.store(9, sequence.splits);
+            self.0.store(10, last_panel);
         }
     }
 
@@ -217,6 +219,16 @@ impl Entry {
     pub unsafe fn steps(self) -> u32 {
         // SAFETY: the caller's contract.
         unsafe { self.0.load(0) }
+    }
+
+    /// The last of the tile's panels of 64 rows that exists.
+    ///
+    /// # Safety
+    /// As for [`Entry::steps`].
+    #[inline(always)]
+    pub unsafe fn last_panel(self) -> u32 {
+        // SAFETY: the caller's contract.
+        unsafe { self.0.load(10) }
     }
 
     /// The tile's product, and its first row and column there.

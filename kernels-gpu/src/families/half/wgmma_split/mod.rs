@@ -34,9 +34,13 @@
 //! - `wgmma` multiplies 64 rows at a time, but as few as 16 columns. If C has few rows, the launch
 //!   computes the transpose, `C^T = B^T A^T`: the operands change places, which selects another
 //!   entry point, and C is stored transposed.
+//! - Bulk copies fetch only rows that exist, since rows out of bounds take longer. The tiles that
+//!   share a dimension get equal parts of it, and so do the panels of 64 rows within them. `wgmma`
+//!   multiplies the rest of a stage too, but nobody stores it.
 //! - Most of shared memory is stages, so that enough bytes are in flight. Except with the largest
 //!   tiles, two or three blocks share a multiprocessor: one loads while another adds up.
-//! - Sums are stored from shared memory, four neighbours at a time.
+//! - Sums are stored from shared memory, four neighbours at a time; without an epilogue or an old C,
+//!   sixteen at a time.
 //! - Kernels whose names end in `_align1` accept an A with misaligned rows, which bulk copies
 //!   cannot read. A warpgroup loads the elements instead (`device/operand/unaligned.rs`).
 //! - The next kernel may begin once every block has asked for its last tiles. If there is room,
@@ -59,7 +63,8 @@ use self::storage::{MAX_STAGES, Storage};
 use crate::abi::epilogue::Parameters;
 use crate::abi::tensor_core::options::{BROADCAST_A, BROADCAST_B, HALF_OUTPUT, TRANSPOSED_C};
 use crate::abi::tensor_core::{
-    BK, PANEL, RESERVED_SHARED_MEMORY_PER_BLOCK, SHARED_MEMORY_PER_MULTIPROCESSOR, variants,
+    BK, PANEL, RESERVED_SHARED_MEMORY_PER_BLOCK, SHARED_MEMORY_PER_MULTIPROCESSOR, even_part,
+    variants,
 };
 use crate::abi::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
 use crate::device::multiply::warpgroup::multiply;
@@ -146,7 +151,7 @@ macro_rules! kernels {
             lda: u32,
             stride_a: u64,
         ) {
-            let output = |options: u32| {
+            let output = |options: u32, n: u32| {
                 let [rows, cols] = if options & TRANSPOSED_C != 0 { [n, m] } else { [m, n] };
                 // SAFETY: the caller keeps the contract, and there is no other output.
                 unsafe {
@@ -191,6 +196,27 @@ kernels! {
     /// For up to 128 rows or columns.
     TILE_256X128 = wgmma_split_256x128: "wgmma_split_64x16 with 256 x 128 outputs per block",
         [f32; 64] x 4, 1 per multiprocessor, 32 producers;
+    /// For up to 64 rows or columns, with a long K.
+    TILE_64X64 = wgmma_split_64x64: "wgmma_split_64x16 with 64 x 64 outputs per block",
+        [f32; 32] x 1, 3 per multiprocessor, 32 producers;
+    /// For up to 128 rows or columns.
+    TILE_64X128 = wgmma_split_64x128: "wgmma_split_64x16 with 64 x 128 outputs per block",
+        [f32; 64] x 1, 2 per multiprocessor, 32 producers;
+    /// For up to 192 rows or columns.
+    TILE_64X192 = wgmma_split_64x192: "wgmma_split_64x16 with 64 x 192 outputs per block",
+        [f32; 96] x 1, 1 per multiprocessor, 32 producers;
+    /// For up to 192 rows or columns.
+    TILE_128X192 = wgmma_split_128x192: "wgmma_split_64x16 with 128 x 192 outputs per block",
+        [f32; 96] x 2, 1 per multiprocessor, 32 producers;
+    /// For up to 128 rows or columns.
+    TILE_192X128 = wgmma_split_192x128: "wgmma_split_64x16 with 192 x 128 outputs per block",
+        [f32; 64] x 3, 1 per multiprocessor, 32 producers;
+    /// For up to 256 rows or columns.
+    TILE_128X256 = wgmma_split_128x256: "wgmma_split_64x16 with 128 x 256 outputs per block",
+        [f32; 128] x 2, 1 per multiprocessor, 32 producers;
+    /// For larger squares.
+    TILE_192X192 = wgmma_split_192x192: "wgmma_split_64x16 with 192 x 192 outputs per block",
+        [f32; 96] x 3, 1 per multiprocessor, 32 producers;
     /// For an A with misaligned rows, with up to 16 rows or columns.
     TILE_64X16_ALIGN1 = wgmma_split_64x16_align1: "split-K in clusters, of an A whose rows need not begin on 16 bytes: 64 x 16 outputs per block",
         [f32; 8] x 1, 3 per multiprocessor, 128 producers;
@@ -256,7 +282,7 @@ unsafe fn gemm<
     [m, n, k]: [u32; 3],
     products: Products,
     operands: Operands<MN_A>,
-    output: impl Fn(u32) -> TensorOutput<F16>,
+    output: impl Fn(u32, u32) -> TensorOutput<F16>,
     fixup: Fixup,
 ) where
     [f32; SUMS]: Accumulator,
@@ -284,7 +310,7 @@ unsafe fn gemm<
         {
             // Recomputed for each vector instead of kept in registers.
             let [product, y, x] = sequence().place(black_box(index));
-            let c = output(black_box(products.options)).of_product(product, products.stride_c);
+            let c = output(black_box(products.options), n).of_product(product, products.stride_c);
             let (row, col) = (y * bm + at / bn * AT_ONCE as u32, x * bn + at % bn);
             // SAFETY: elements of the block's tile, this thread's alone.
             unsafe { c.store_empty(|i| in_c(row + i as u32, col)) };
@@ -300,17 +326,26 @@ unsafe fn gemm<
     let empty = Mbarrier::at(memory.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::EMPTY_AT).cast());
     let read = Mbarrier::at(memory.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::READ_AT).cast());
     let entries = Entry(memory.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::ENTRIES_AT).cast());
-    // If B lies transposed, its box has no more rows than B: out-of-bounds rows take longer to
-    // copy. `wgmma` also reads the rest of the stage, so that needs some value, although the
-    // columns are not stored. The value is zero, or later a sum that lay in the stages' memory.
-    let copied_b = if MN_B { stage_b } else { bn.min(n) * BK };
-    if copied_b < stage_b {
-        for at in (tid..stages * stage_b / 8).step_by((WARPGROUPS * WARPGROUP + PRODUCERS) as usize)
-        {
-            // SAFETY: in the stages of B, which nobody reads or writes before the block's barrier.
-            unsafe { b_smem.add(at * 8).cast::<u32>().store_vec(0, [0; 4]) };
+    // Boxes of K-major operands have only the rows that are there: out-of-bounds rows take longer
+    // to copy. `wgmma` also reads the other lines of a stage, so those need some value. The value is
+    // zero, or later a sum that lay in the stages' memory.
+    let rows = if MN_A || copies(PRODUCERS) { WM } else { even_part(m, WM) };
+    let cols = if MN_B { bn } else { even_part(n, bn) };
+    for (smem, panels, lines, copied) in
+        [(a_smem, stages * WARPGROUPS, WM, rows), (b_smem, stages, bn, cols)]
+    {
+        if copied < lines {
+            for panel in 0..panels {
+                let chunks = (lines - copied) * BK / 8;
+                for at in (tid..chunks).step_by((WARPGROUPS * WARPGROUP + PRODUCERS) as usize) {
+                    let at = (panel * lines + copied) * BK + at * 8;
+                    // SAFETY: in the stages, which nobody reads or writes before the block's
+                    // barrier.
+                    unsafe { smem.add(at).cast::<u32>().store_vec(0, [0; 4]) };
+                }
+            }
+            tma::fence_proxy_async();
         }
-        tma::fence_proxy_async();
     }
     if tid == 0 {
         // SAFETY: one thread, once, before the block's barrier; both are grid constants.
@@ -346,7 +381,7 @@ unsafe fn gemm<
                     [index, rank, splits],
                     products,
                     operands,
-                    copied_b,
+                    [m, rows, cols],
                     thread,
                 );
             }
@@ -361,7 +396,6 @@ unsafe fn gemm<
     }
 
     dependent_launch::wait();
-    let a_mine = a_smem.add(tid / WARPGROUP * (WM * BK));
     let lane = warp::lane_id();
     // SAFETY: the barriers are initialised.
     let release = |stage: u32| unsafe {
@@ -376,7 +410,7 @@ unsafe fn gemm<
         let mut step = 0;
         let entry = entries.of(number);
         loop {
-            let a = a_mine.add(state.stage * stage_a);
+            let a = a_smem.add(state.stage * stage_a);
             let b = b_smem.add(state.stage * stage_b);
             // SAFETY:
             // - Whole warpgroups come here: the conditions of both loops are the same for their
@@ -388,7 +422,12 @@ unsafe fn gemm<
             // - Nothing touches the sums before the wait.
             unsafe {
                 full.add(state.stage).wait_parity(state.parity);
-                let a = Tile::<MN_A>::at(a);
+                // Rows that do not exist are not copied; a warpgroup without any repeats the last.
+                let panel = match WARPGROUPS {
+                    1 => 0,
+                    _ => (tid / WARPGROUP).min(entry.last_panel()),
+                };
+                let a = Tile::<MN_A>::at(a.add(panel * (WM * BK)));
                 if MN_B && bn < PANEL {
                     multiply::<SUMS, F16, _, _>(
                         &mut acc,
@@ -443,12 +482,23 @@ unsafe fn gemm<
         let mut pass = unsafe { entry.pass() };
         let shares = Shares { rank, splits, warp: tid / WARP, warps: 4 * WARPGROUPS, lane };
         let transposed = options & TRANSPOSED_C != 0;
-        let c = |product| output(black_box(options)).of_product(product, products.stride_c);
-        let from = Sums { size: [bm, bn], at: sums, pitch };
+        let c = |product| {
+            // SAFETY: as above.
+            let (_, [_, col]) = unsafe { entry.place() };
+            output(black_box(options), n.min(col + cols)).of_product(product, products.stride_c)
+        };
+        let from = Sums { size: [bm, bn], rows, at: sums, pitch };
         loop {
             // SAFETY: all blocks of the cluster have stored their sums, and none leaves before the
             // wait below. No two warps have the same share.
-            unsafe { shares.add_up(from, transposed, c, entry, fixup, pass) };
+            unsafe {
+                let (product, place) = entry.place();
+                if splits == 1 && pass == Pass::WHOLE && c(product).is_plain() {
+                    from.store(transposed, c(product), place, tid);
+                } else {
+                    shares.add_up(from, transposed, c, entry, fixup, pass);
+                }
+            }
             if pass != Pass::FIXUP && splits > 1 {
                 // This thread has read all the sums that it adds up. The producer may now write the
                 // other entry; it writes this one only behind the second barrier of the next tile.
@@ -506,6 +556,7 @@ unsafe fn consumers_meet<const WARPGROUPS: u32>() {
         match WARPGROUPS {
             1 => thread::named_barrier_sync::<1, { WARPGROUP }>(),
             2 => thread::named_barrier_sync::<1, { 2 * WARPGROUP }>(),
+            3 => thread::named_barrier_sync::<1, { 3 * WARPGROUP }>(),
             _ => thread::named_barrier_sync::<1, { 4 * WARPGROUP }>(),
         }
     }

@@ -35,8 +35,8 @@ pub struct Pipeline {
 impl Pipeline {
     /// Fills the stages, tile after tile, with the work of one block.
     ///
-    /// The block has rank `rank` in cluster `index`, which is `splits` blocks. Each step copies
-    /// `copied_b` elements of B.
+    /// The block has rank `rank` in cluster `index`, which is `splits` blocks. A has `m` rows, a
+    /// panel of a tile `rows`, and a tile `cols` columns.
     ///
     /// # Safety
     /// - The first producer calls this. If the producers copy A, all of them do.
@@ -57,7 +57,7 @@ impl Pipeline {
         [index, rank, splits]: [u32; 3],
         products: Products,
         Operands { maps: [map_a, map_b], unaligned }: Operands<MN_A>,
-        copied_b: u32,
+        [m, rows, cols]: [u32; 3],
         thread: u32,
     ) {
         let Self { stages, a: a_smem, b: b_smem, full, empty, read, entries } = self;
@@ -72,7 +72,8 @@ impl Pipeline {
         loop {
             let work = sequence.work(index, number);
             let [product, y, x] = sequence.place(work.tile);
-            let (row, col) = (y * bm, x * bn);
+            let (row, col) = (y * WARPGROUPS * rows, x * cols);
+            let panels = (m - row).div_ceil(rows.max(1)).min(WARPGROUPS);
             let [begin, end] = work.part(rank);
             let [product_a, product_b] =
                 [product * products.step_a, product * products.step_b].map(u32::cast_signed);
@@ -81,8 +82,8 @@ impl Pipeline {
             let prefetched = if copies(PRODUCERS) { begin } else { end.min(begin + most) };
             for step in begin..prefetched {
                 let at = (step * BK).cast_signed();
-                for panel in 0..if MN_A { WARPGROUPS } else { 1 } {
-                    let row = (row + panel * WM).cast_signed();
+                for panel in 0..panels {
+                    let row = (row + panel * rows).cast_signed();
                     let at = if MN_A { [row, at, product_a] } else { [at, row, product_a] };
                     // SAFETY: a grid constant, which describes A. A later copy sees what L2 then
                     // has.
@@ -110,7 +111,14 @@ impl Pipeline {
                 // behind the second barrier.
                 unsafe {
                     let entry = entries.of(number);
-                    entry.write(sequence, index, work, [rank, end - begin], [product, row, col])
+                    entry.write(
+                        sequence,
+                        index,
+                        work,
+                        [rank, end - begin],
+                        [product, row, col],
+                        panels - 1,
+                    )
                 };
             }
             let unaligned = unaligned.of_product(product_a.cast_unsigned());
@@ -127,23 +135,14 @@ impl Pipeline {
                     let loaded = copies(PRODUCERS).then(|| unaligned.load(place, thread));
                     if thread == 0 {
                         is_empty();
-                        let bytes_a = if copies(PRODUCERS) { 0 } else { 2 * stage_a };
-                        full.arrive_expect_tx(bytes_a + 2 * copied_b);
-                        if copies(PRODUCERS) {
-                        } else if MN_A {
-                            for panel in 0..WARPGROUPS {
-                                let row = (row + panel * WM).cast_signed();
-                                let to = to_a.add(panel * (WM * BK));
-                                load_tile(to, map_a, [row, at, product_a], full, once_a);
-                            }
-                        } else {
-                            load_tile(
-                                to_a,
-                                map_a,
-                                [at, row.cast_signed(), product_a],
-                                full,
-                                once_a,
-                            );
+                        let bytes_a = if copies(PRODUCERS) { 0 } else { 2 * panels * rows * BK };
+                        full.arrive_expect_tx(bytes_a + 2 * cols * BK);
+                        let panels = if copies(PRODUCERS) { 0 } else { panels };
+                        for panel in 0..panels {
+                            let row = (row + panel * rows).cast_signed();
+                            let to = to_a.add(panel * (WM * BK));
+                            let place = if MN_A { [row, at] } else { [at, row] };
+                            load_tile(to, map_a, [place[0], place[1], product_a], full, once_a);
                         }
                         let to = b_smem.add(state.stage * stage_b);
                         if MN_B {
