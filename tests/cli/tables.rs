@@ -85,6 +85,21 @@ fn tune_makes_a_table_that_auto_takes() {
         let ran = run(&refit);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{}", ran.stdout);
         assert_eq!(fs::read_to_string(&again).unwrap(), fs::read_to_string(table).unwrap());
+        let one = times.path("one.json");
+        let named = ["tune", "--quick", "--device", device, "--kernels", "naive", "--out", &one];
+        expect_refusal(&run(&named), &named, &["the table is of NVIDIA", "--table"]);
+        let ran = run(&[&named[..], &["--table", table]].concat());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        assert!(
+            ran.stdout.contains("\nnaive ") && !ran.stdout.contains("tile_32x32"),
+            "{}",
+            ran.stdout
+        );
+        let renewed: Value = serde_json::from_str(&fs::read_to_string(&one).unwrap()).unwrap();
+        let kernels = |table: &Value| table["kernels"].as_array().unwrap().clone();
+        for (before, after) in kernels(&text).iter().zip(&kernels(&renewed)) {
+            assert!(before == after || after["kernel"] == "naive", "{before}, {after}");
+        }
         let auto = ["--device", device, "--kernel", "auto", "--size", "40", "--table", table];
         let ran = run(&auto);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);

@@ -48,10 +48,15 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
         args.kernels.iter().map(|name| find_kernel(name)).collect::<Result<_, _>>()?;
     if args.table.is_some() && kernels.is_empty() || !args.product.is_default() {
         let message = "without products all kernels are measured for a new table: name products with \
-                       --sizes or --shapes, or kernels with --kernels, or leave out --table and the options of the product";
+                       --sizes or --shapes, or kernels with --kernels, or leave out --table and the \
+                       options of the product";
         return Err(Error::usage_of("tune", message));
     }
     let device = open(args)?;
+    let others = match kernels[..] {
+        [] => None,
+        _ => Some(costs_of_others(args, &device)?),
+    };
     let output = TableOutput::new(args.out.as_deref(), &device.info().name)?;
     let mut save =
         args.save.as_deref().map(|save| Save::new(save, Some(&output.output))).transpose()?;
@@ -70,23 +75,9 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
         }
         other => steps.above(|| report(&other)),
     };
-    let Calibration { table, samples, fits, error, wrong, ffma_gflops } = match &kernels[..] {
-        [] => tuner.run(effort, report)?,
-        some => {
-            let table = match tables::read(args.table.as_deref())? {
-                Some(table) => table,
-                None => Table::nearest(device.info())?,
-            };
-            if !table.is_of(device.info()) {
-                let message = format!(
-                    "--kernels adds to a table of this device, and the table is of {}: name another \
-                     with --table, or measure all kernels",
-                    table.device().name
-                );
-                return Err(Error::usage_of("tune", message));
-            }
-            tuner.run_kernels(&table, some, report)?
-        }
+    let Calibration { table, samples, fits, error, wrong, ffma_gflops } = match &others {
+        None => tuner.run(effort, report)?,
+        Some(table) => tuner.run_kernels(effort, table, &kernels, report)?,
     };
     drop(steps);
     // First what lasts, in case that stdout cannot be written.
@@ -94,7 +85,7 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
         samples.iter().try_for_each(|sample| save.line(&lines::sample(sample)))?;
     }
     output.write(&table)?;
-    for (costs, fit) in table.kernels().iter().zip(fits) {
+    for (costs, fit) in table.kernels().iter().zip(fits).filter(|(_, fit)| fit.samples > 0) {
         stdio::print(&costs_line(costs, fit))?;
     }
     stdio::print(&format!(
@@ -109,6 +100,23 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
         output.path.display(),
     ))?;
     Ok(if wrong == 0 { Outcome::Right } else { Outcome::Wrong })
+}
+
+/// The table with the costs of the kernels that are not measured.
+fn costs_of_others(args: &TuneArgs, device: &Device) -> Result<Table, Error> {
+    let table = match tables::read(args.table.as_deref())? {
+        Some(table) => table,
+        None => Table::nearest(device.info())?,
+    };
+    if !table.is_of(device.info()) {
+        let message = format!(
+            "--kernels adds to a table of this device, and the table is of {}: name another \
+             with --table, or measure all kernels",
+            table.device().name
+        );
+        return Err(Error::usage_of("tune", message));
+    }
+    Ok(table)
 }
 
 /// The file that a table of a device is written to.

@@ -3,7 +3,7 @@
 //! One model serves all kernels and precisions. A reader can check a prediction by hand:
 //!
 //! ```text
-//! step(q)  = overlap(step_ns * stages, q * shared_step_ns) * (1 + out_of_bounds * edges)
+//! step(q)  = overlap(step_ns * latency_share, q * shared_step_ns) * (1 + out_of_bounds * edges)
 //!            [* (1 + misaligned_operand)]
 //! block(q) = block_ns + q * store_ns [* (1 + misaligned_c)] * (1 + epilogue)
 //! chain    = steps * (full_waves * step(r) + step(q))
@@ -14,9 +14,10 @@
 //!
 //! - **Waves.** A multiprocessor holds `r` resident blocks, and `q` blocks of the last wave. Waves
 //!   are whole: one block too many costs another wave.
-//! - **Steps.** A block that is alone waits for the latency of its loads, `step_ns`. More stages hide
-//!   more of it: `stages` is 1, or less for a block that gets a whole multiprocessor's memory.
-//!   Several blocks share the multiprocessor's throughput, `shared_step_ns` each.
+//! - **Steps.** A block that is alone waits for the latency of its loads, `step_ns`. More memory has
+//!   more stages, which hide more of it. So `latency_share` is 1, or else the memory of a block that
+//!   shares a multiprocessor over that of a block that has it alone. Several blocks share the
+//!   multiprocessor's throughput, `shared_step_ns` each.
 //! - **Tiles.** A persistent block computes one tile after the other, and stores while it loads.
 //! - **Edges.** Loads of a tile that lies partly out of bounds are slower, as far as edge tiles
 //!   occupy the multiprocessors.
@@ -217,7 +218,7 @@ pub struct Features {
     bytes: Bytes,
     resident: f64,
     /// The memory of a block that shares a multiprocessor, relative to this one's.
-    stages: f64,
+    latency_share: f64,
     /// The out-of-bounds part of tiles, weighted by busy multiprocessors.
     edges: f64,
     alignment: Alignment,
@@ -260,7 +261,7 @@ impl Features {
             grid,
             bytes,
             resident: resident.into(),
-            stages: match configuration.kernel.shared() {
+            latency_share: match configuration.kernel.shared() {
                 Shared::Stages { bytes: [several, one], .. } if resident < most => {
                     f64::from(several) / f64::from(one)
                 }
@@ -291,12 +292,13 @@ impl Features {
 
     /// The time with an entry point of these costs.
     pub fn predict(&self, entry: &EntryCosts) -> Prediction {
-        let Self { costs: device, grid, bytes, resident, stages, alignment, .. } = self;
+        let Self { costs: device, grid, bytes, resident, latency_share, alignment, .. } = self;
         let growth = |is_there: bool, growth: f64| if is_there { 1.0 + growth } else { 1.0 };
         let slower = (1.0 + entry.out_of_bounds * self.edges)
             * growth(alignment.is_operand_misaligned, entry.misaligned_operand);
-        let step =
-            |blocks: f64| overlap(entry.step_ns * stages, blocks * entry.shared_step_ns) * slower;
+        let step = |blocks: f64| {
+            overlap(entry.step_ns * latency_share, blocks * entry.shared_step_ns) * slower
+        };
         let store_ns = entry.store_ns
             * growth(alignment.is_c_misaligned, entry.misaligned_c)
             * (1.0 + self.epilogue_growth(device));

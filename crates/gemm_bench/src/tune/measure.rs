@@ -139,18 +139,20 @@ impl Tuner {
         self.calibrate(effort, &kernels(effort, &self.device)?, None, report)
     }
 
-    /// [`run`](Self::run) for a few kernels; a table of this device has all other costs.
+    /// Measures the costs of some kernels anew. The others' are those of `table`, which is of this
+    /// device, and so are the costs of launches, copies and epilogues.
     ///
     /// # Errors
     ///
     /// As for [`run`](Self::run).
     pub fn run_kernels<E: From<Error>>(
         &self,
+        effort: Effort,
         table: &Table,
         kernels: &[&'static KernelDescriptor],
         report: impl FnMut(Progress<'_>) -> Result<(), E>,
     ) -> Result<Calibration, E> {
-        self.calibrate(Effort::Full, kernels, Some(table), report)
+        self.calibrate(effort, kernels, Some(table), report)
     }
 
     fn calibrate<E: From<Error>>(

@@ -252,6 +252,32 @@ mod tests {
     }
 
     #[test]
+    fn some_kernels_are_measured_and_the_others_keep_their_costs() {
+        let device = Device::open(DeviceChoice::Soft).unwrap();
+        let tuner = Tuner::new(&device).unwrap();
+        let all = tuner.run(Effort::Trial, |_| Ok::<_, Error>(())).unwrap().table;
+        let measured = [all.kernels()[1].kernel, find_kernel("tile_4x128").unwrap()];
+        let some =
+            tuner.run_kernels(Effort::Trial, &all, &measured, |_| Ok::<_, Error>(())).unwrap();
+        let names = |table: &Table| -> Vec<_> {
+            table.kernels().iter().map(|costs| costs.kernel.name()).collect()
+        };
+        let mut expected = names(&all);
+        expected.push("tile_4x128");
+        assert_eq!(names(&some.table), expected);
+        for i in [0, 2] {
+            assert_eq!(some.table.kernels()[i], all.kernels()[i]);
+            assert_eq!(some.fits[i].samples, 0);
+        }
+        assert!(some.fits[1].samples > 0 && some.fits[3].samples > 0);
+        let is_measured = |sample: &crate::tune::Sample| {
+            measured.iter().any(|kernel| kernel.name() == sample.configuration.kernel.name())
+        };
+        assert!(some.samples.iter().all(is_measured));
+        assert_eq!(some.table.costs(), all.costs());
+    }
+
+    #[test]
     fn what_is_reported_can_end_it() {
         let device = Device::open(DeviceChoice::Soft).unwrap();
         let mut count = 0;

@@ -2,7 +2,7 @@
 
 use kernels_gpu::TENSOR_CORE;
 use kernels_gpu::abi::epilogue::{Parameters, operations};
-use kernels_gpu::abi::tensor_core::{BK, PANEL, options};
+use kernels_gpu::abi::tensor_core::{BK, PANEL, even_part, options};
 use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Reads, Shared};
 use soft_cuda::{
     Device, Fill, LaunchConfig, LaunchOptions, Schedule, Swizzle, TensorElement, TensorMap,
@@ -65,9 +65,8 @@ fn run(
     let mut matrices = Vec::new();
     let has_maps = spec.abi().has_tensor_maps();
     let panel = PANEL.min(spec.tile().bn);
-    for (salt, (rows, cols, boxes)) in
-        (0..).zip([(m, k, [BK, spec.tile().bm]), (k, n, [panel, BK])])
-    {
+    let rows_of_a = if splits_k(spec) { even_part(m, PANEL) } else { spec.tile().bm };
+    for (salt, (rows, cols, boxes)) in (0..).zip([(m, k, [BK, rows_of_a]), (k, n, [panel, BK])]) {
         let values = (0..rows * cols).map(|i| (value(i, salt).to_bits() >> 16) as u16);
         let bytes: Vec<u8> = values.flat_map(u16::to_le_bytes).collect();
         let address = device.alloc(bytes.len() as u64).unwrap();

@@ -20,7 +20,7 @@ pub struct TuneArgs {
 
     /// Measure the costs of these kernels only: names, separated by commas. --table has the others.
     #[arg(long, visible_alias = "kernel", value_name = "NAMES", value_delimiter = ',',
-          conflicts_with_all = ["sizes", "shapes", "validate", "accept", "refit", "quick"])]
+          conflicts_with_all = ["sizes", "shapes", "validate", "accept", "refit"])]
     pub kernels: Vec<String>,
 
     /// Measure these products only, and keep the fastest choices for auto: sizes as for `bench`.
@@ -87,6 +87,6 @@ pub struct TuneArgs {
     pub refit: Option<PathBuf>,
 
     /// A few kernels and tiny shapes: a trial, for a software device.
-    #[arg(long, conflicts_with_all = ["sizes", "shapes", "table"])]
+    #[arg(long, conflicts_with_all = ["sizes", "shapes"])]
     pub quick: bool,
 }

@@ -14,6 +14,7 @@ use cuda_std::{atomic, cluster, vec, warp};
 
 use crate::device::output::places::OUTPUTS_AT_ONCE;
 use crate::device::output::tensor::TensorOutput;
+use crate::device::pipeline::roles::WM;
 use crate::device::schedule::cluster::{Entry, Pass};
 
 /// Threads of a warp.
@@ -23,8 +24,6 @@ pub const QUAD: u32 = 4;
 const QUADS: usize = 2;
 /// Partial sums of each quad that are loaded before the first is added.
 const LOADS: usize = 4;
-/// Rows of a panel, which a warpgroup multiplies.
-const PANEL: u32 = 64;
 
 /// A warp's part of a tile's sums: every `splits * warps`-th group of [`QUAD`]s.
 #[derive(Clone, Copy)]
@@ -41,7 +40,7 @@ pub struct Shares {
 pub struct Sums {
     /// Rows and columns.
     pub size: [u32; 2],
-    /// Rows of each [`PANEL`] that belong to C.
+    /// Rows of each [`WM`] that belong to C.
     pub rows: u32,
     pub at: SharedPtr<f32>,
     /// Elements from one column to the next.
@@ -60,7 +59,7 @@ pub struct Fixup {
 impl Sums {
     /// Stores all sums times alpha; C [is plain](TensorOutput::is_plain).
     ///
-    /// `thread` is one of four warps for each [`PANEL`] of rows. The first sum's place is `place`.
+    /// `thread` is one of four warps for each [`WM`] of rows. The first sum's place is `place`.
     ///
     /// # Safety
     /// The sums are there. Nobody else stores these elements of C.
@@ -89,8 +88,8 @@ impl Sums {
                 (warp % warps_down * WARP + lane % 8 * QUAD, first)
             }
         };
-        let row = row + down / PANEL * rows + down % PANEL;
-        let rows = (rows.saturating_sub(down % PANEL)).min(all_rows.saturating_sub(row)).min(QUAD);
+        let row = row + down / WM * rows + down % WM;
+        let rows = (rows.saturating_sub(down % WM)).min(all_rows.saturating_sub(row)).min(QUAD);
         let apart = if transposed { 8 } else { 1 };
         let mut right = first;
         while col + right < all_cols && rows > 0 {
@@ -293,8 +292,8 @@ impl Shares {
                 for i in 0..QUADS {
                     if group(i) < groups {
                         let (down, right) = self.place(size, group(i), transposed);
-                        if down % PANEL < rows {
-                            places[i] = (row + down / PANEL * rows + down % PANEL, col + right);
+                        if down % WM < rows {
+                            places[i] = (row + down / WM * rows + down % WM, col + right);
                         }
                     }
                 }

@@ -37,8 +37,8 @@
 //! - Bulk copies fetch only rows that exist, since rows out of bounds take longer. The tiles that
 //!   share a dimension get equal parts of it, and so do the panels of 64 rows within them. `wgmma`
 //!   multiplies the rest of a stage too, but nobody stores it.
-//! - Most of shared memory is stages, so that enough bytes are in flight. Except with the largest
-//!   tiles, two or three blocks share a multiprocessor: one loads while another adds up.
+//! - Most of shared memory is stages, so that enough bytes are in flight. With smaller tiles,
+//!   two or three blocks share a multiprocessor: one loads while another adds up.
 //! - Sums are stored from shared memory, four neighbours at a time; without an epilogue or an old C,
 //!   sixteen at a time.
 //! - Kernels whose names end in `_align1` accept an A with misaligned rows, which bulk copies
@@ -199,16 +199,16 @@ kernels! {
     /// For up to 64 rows or columns, with a long K.
     TILE_64X64 = wgmma_split_64x64: "wgmma_split_64x16 with 64 x 64 outputs per block",
         [f32; 32] x 1, 3 per multiprocessor, 32 producers;
-    /// For up to 128 rows or columns.
+    /// For up to 128 rows or columns, and few of the other.
     TILE_64X128 = wgmma_split_64x128: "wgmma_split_64x16 with 64 x 128 outputs per block",
         [f32; 64] x 1, 2 per multiprocessor, 32 producers;
-    /// For up to 192 rows or columns.
+    /// For up to 192 rows or columns, and few of the other.
     TILE_64X192 = wgmma_split_64x192: "wgmma_split_64x16 with 64 x 192 outputs per block",
         [f32; 96] x 1, 1 per multiprocessor, 32 producers;
     /// For up to 192 rows or columns.
     TILE_128X192 = wgmma_split_128x192: "wgmma_split_64x16 with 128 x 192 outputs per block",
         [f32; 96] x 2, 1 per multiprocessor, 32 producers;
-    /// For up to 128 rows or columns.
+    /// For up to 128 rows or columns, and many of the other.
     TILE_192X128 = wgmma_split_192x128: "wgmma_split_64x16 with 192 x 128 outputs per block",
         [f32; 64] x 3, 1 per multiprocessor, 32 producers;
     /// For up to 256 rows or columns.
