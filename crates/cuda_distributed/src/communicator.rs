@@ -1,12 +1,12 @@
 //! How bytes travel between the memories of the ranks' devices.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuda_gemm::Stream;
 
 use crate::driver::{self, Event};
 use crate::error::Error;
-use crate::hub::Control;
+use crate::hub::{Control, Messages};
 
 /// Device memory that travels to or from another rank.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +51,9 @@ pub(crate) trait Communicator: Send + Sync {
 /// The name of the only operation.
 pub(crate) const TRANSFER: &str = "a transfer";
 
+/// The name of the second exchange of a transfer by copies.
+const FETCHED: &str = "the end of a transfer";
+
 /// Numbers in a message.
 fn words(message: &[u8]) -> impl Iterator<Item = u64> {
     message.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word))
@@ -85,26 +88,45 @@ impl Copies {
         contexts.iter().for_each(|context| driver::enable_peer(device, *context));
         Ok(Self { control, rank, contexts, recorded })
     }
-}
 
-impl Communicator for Copies {
-    unsafe fn transfer(
+    fn recorded(&self, rank: usize) -> MutexGuard<'_, Vec<Event>> {
+        // No change is left half-done.
+        self.recorded[rank].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Enqueues the copies to this rank, and tells the others when they are done.
+    ///
+    /// # Safety
+    ///
+    /// The contract of [`Communicator::transfer`]. All ranks have given their `offers`.
+    unsafe fn fetch(
         &self,
         stream: &Stream,
-        sends: &[Piece],
+        offers: &[Vec<u8>],
+        receives: &[Piece],
+        recorded: &mut Vec<Event>,
+    ) -> Result<Messages, Error> {
+        // SAFETY: the caller's contract.
+        let copied = unsafe { self.copy(stream, offers, receives) };
+        // After an error, others wait for the copies before it.
+        let done = Event::record(stream).inspect_err(|_| _ = stream.synchronize())?;
+        let bits = done.bits();
+        recorded.push(done);
+        copied?;
+        self.control.exchange(FETCHED, bits.to_le_bytes().to_vec())
+    }
+
+    /// Enqueues the copies to this rank.
+    ///
+    /// # Safety
+    ///
+    /// See [`Copies::fetch`].
+    unsafe fn copy(
+        &self,
+        stream: &Stream,
+        offers: &[Vec<u8>],
         receives: &[Piece],
     ) -> Result<(), Error> {
-        let ready = Event::record(stream)?;
-        let mut message = vec![ready.bits()];
-        for piece in sends {
-            message.extend([piece.peer as u64, piece.address, piece.bytes as u64]);
-        }
-        let bytes = message.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let offers = self.control.exchange(TRANSFER, bytes)?;
-        let mut recorded = self.recorded[self.rank].lock().unwrap_or_else(PoisonError::into_inner);
-        // Every rank has enqueued its waits of the transfer before.
-        recorded.clear();
-        recorded.push(ready);
         // Of each rank, the pieces for this one.
         let mut offers: Vec<_> = offers
             .iter()
@@ -135,15 +157,50 @@ impl Communicator for Copies {
             // is ready after its event, and stays until the last event of this transfer.
             unsafe { driver::copy_from_peer(stream, to, from, piece.bytes) }?;
         }
-        let done = Event::record(stream)?;
-        let events = self.control.exchange(TRANSFER, done.bits().to_le_bytes().to_vec())?;
-        recorded.push(done);
-        let mut fetched: Vec<_> = sends.iter().map(|piece| piece.peer).collect();
-        fetched.dedup();
-        for event in fetched.into_iter().filter_map(|peer| words(&events[peer]).next()) {
-            driver::make_wait(stream, event)?;
-        }
         Ok(())
+    }
+
+    /// Waits until no rank copies any more, so that what this rank sends may be freed.
+    fn settle(&self, error: &Error) {
+        if !matches!(error, Error::Lost(_)) {
+            // Nobody waits for this rank's next message.
+            self.control.fail(TRANSFER, Some(self.rank), format!("failed: {error}"));
+        }
+        // A rank keeps its lock until its copies are enqueued and recorded.
+        for rank in 0..self.recorded.len() {
+            self.recorded(rank).iter().for_each(Event::wait);
+        }
+    }
+}
+
+impl Communicator for Copies {
+    unsafe fn transfer(
+        &self,
+        stream: &Stream,
+        sends: &[Piece],
+        receives: &[Piece],
+    ) -> Result<(), Error> {
+        let ready = Event::record(stream)?;
+        let mut message = vec![ready.bits()];
+        for piece in sends {
+            message.extend([piece.peer as u64, piece.address, piece.bytes as u64]);
+        }
+        let bytes = message.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut recorded = self.recorded(self.rank);
+        let offers = self.control.exchange(TRANSFER, bytes)?;
+        // Every rank has enqueued its waits of the transfer before.
+        recorded.clear();
+        recorded.push(ready);
+        // SAFETY: the caller's contract.
+        let fetched = unsafe { self.fetch(stream, &offers, receives, &mut recorded) };
+        drop(recorded);
+        let waited = fetched.and_then(|events| {
+            let mut fetched: Vec<_> = sends.iter().map(|piece| piece.peer).collect();
+            fetched.dedup();
+            let mut events = fetched.into_iter().filter_map(|peer| words(&events[peer]).next());
+            Ok(events.try_for_each(|event| driver::make_wait(stream, event))?)
+        });
+        waited.inspect_err(|error| self.settle(error))
     }
 
     fn name(&self) -> String {
@@ -152,12 +209,12 @@ impl Communicator for Copies {
 }
 
 fn mismatch(piece: &Piece, bytes: u64) -> Error {
-    Error::Mismatch {
-        operation: TRANSFER.to_owned(),
-        rank: piece.peer,
-        first: format!("room for {} bytes", piece.bytes),
-        other: format!("{bytes} bytes"),
-    }
+    let reason = format!(
+        "rank {} sends {bytes} bytes, and this rank has room for {}; make the same call on every \
+         rank",
+        piece.peer, piece.bytes
+    );
+    Error::Unfit { what: TRANSFER, reason }
 }
 
 /// Through the host's memory, and through sockets where ranks are processes.

@@ -43,6 +43,13 @@ impl Event {
         make_wait(stream, self.bits())
     }
 
+    /// Waits on the host until the work is done. A failed wait also is an end.
+    pub(crate) fn wait(&self) {
+        let Ok(_current) = self.device.enter() else { return };
+        // SAFETY: the event exists.
+        _ = unsafe { sys::cuEventSynchronize(self.raw) };
+    }
+
     /// Whether the work is done. A failed query also is an end: nothing is left to wait for.
     pub(crate) fn is_done(&self) -> bool {
         let Ok(_current) = self.device.enter() else { return true };

@@ -438,16 +438,20 @@ impl<'p, 'm, T: Multiply> Call<'p, 'm, T> {
         let (compute, transfers) = (world.device().stream(), world.transfers());
         // What the matrices hold is complete, and the buffers are free.
         transfers.wait_for(&compute)?;
-        match self.schedule {
-            Schedule::Gather => self.gather(c, buffers)?,
-            Schedule::Reduce => self.reduce(c, buffers)?,
-        }
-        if c.distribution() == Distribution::Replicated && world.size() > 1 {
-            transfers.wait_for(&compute)?;
-            self.replicate(c)?;
-        }
-        // Later work may write what travels.
-        Ok(compute.wait_for(transfers)?)
+        let enqueued = match self.schedule {
+            Schedule::Gather => self.gather(c, buffers),
+            Schedule::Reduce => self.reduce(c, buffers),
+        };
+        let enqueued = enqueued.and_then(|()| {
+            if c.distribution() == Distribution::Replicated && world.size() > 1 {
+                transfers.wait_for(&compute)?;
+                self.replicate(c)?;
+            }
+            Ok(())
+        });
+        // Later work may write or free what travels, also after an error.
+        let waits = compute.wait_for(transfers);
+        enqueued.and(waits.map_err(Error::from))
     }
 
     /// Sends each rank's rows of a replicated C to all others.
