@@ -226,10 +226,19 @@ impl Hub {
 pub(crate) struct Member {
     pub(crate) hub: Arc<Hub>,
     pub(crate) rank: usize,
+    /// Held for an exchange, so that two threads of the rank do not mix their messages.
+    turn: Mutex<()>,
+}
+
+impl Member {
+    pub(crate) fn new(hub: Arc<Hub>, rank: usize) -> Self {
+        Self { hub, rank, turn: Mutex::default() }
+    }
 }
 
 impl Control for Member {
     fn exchange(&self, operation: &str, message: Vec<u8>) -> Result<Messages, Error> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.begin();
         self.hub.exchange(self.rank, operation, message)
     }
@@ -268,7 +277,7 @@ mod tests {
 
     fn members(size: usize, timeout: u64) -> Vec<Member> {
         let hub = Arc::new(Hub::new(size, Duration::from_millis(timeout)));
-        (0..size).map(|rank| Member { hub: Arc::clone(&hub), rank }).collect()
+        (0..size).map(|rank| Member::new(Arc::clone(&hub), rank)).collect()
     }
 
     fn lost(result: Result<Messages, Error>) -> Failure {
@@ -290,6 +299,21 @@ mod tests {
                     }
                     // All have fetched the last round before anyone leaves.
                     _ = member.exchange("the end", Vec::new());
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn threads_of_one_rank_take_turns() {
+        let members = members(2, 10_000);
+        thread::scope(|scope| {
+            for member in members.iter().flat_map(|member| [member, member]) {
+                scope.spawn(move || {
+                    for _ in 0..100 {
+                        let gathered = member.exchange("a round", vec![member.rank as u8]);
+                        assert_eq!(*gathered.unwrap(), [[0], [1]]);
+                    }
                 });
             }
         });

@@ -262,7 +262,7 @@ impl Server {
             thread::spawn(move || listen(&for_reader, rank, reader));
             writers.push(thread::spawn(move || tell(&for_writer, rank, stream, &news)));
         }
-        Ok(Self { member: Some(Member { hub, rank: 0 }), writers })
+        Ok(Self { member: Some(Member::new(hub, 0)), writers })
     }
 
     fn member(&self) -> &Member {
@@ -412,6 +412,8 @@ impl Drop for Server {
 struct Spoke {
     shared: Arc<SpokeShared>,
     stream: Mutex<TcpStream>,
+    /// Held for an exchange, so that two threads of the rank do not mix their messages.
+    turn: Mutex<()>,
     begun: AtomicU64,
     timeout: Duration,
 }
@@ -501,7 +503,8 @@ impl Spoke {
         let reader = stream.try_clone().map_err(|error| place.error(error))?;
         let for_reader = Arc::clone(&shared);
         thread::spawn(move || for_reader.listen(reader, timeout));
-        Ok(Self { shared, stream: Mutex::new(stream), begun: AtomicU64::new(0), timeout })
+        let (stream, turn) = (Mutex::new(stream), Mutex::default());
+        Ok(Self { shared, stream, turn, begun: AtomicU64::new(0), timeout })
     }
 
     fn send(&self, frame: &Frame) {
@@ -533,6 +536,7 @@ impl Spoke {
 
 impl Control for Spoke {
     fn exchange(&self, operation: &str, message: Vec<u8>) -> Result<Messages, Error> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.begin();
         self.shared.lock().operation = operation.to_owned();
         self.send(&Frame::new(Kind::Exchange, operation, message));

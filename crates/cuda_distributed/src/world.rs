@@ -63,7 +63,7 @@ impl Default for Settings {
 /// One rank of a world: a device, and a way to all other ranks.
 ///
 /// This is a handle: clones are the same rank. All ranks make the same calls in the same order,
-/// each from one thread at a time. A rank leaves when its last handle is dropped.
+/// also if several threads share a rank. A rank leaves when its last handle is dropped.
 ///
 /// No call waits longer than the timeout for another rank. When a rank is lost, each other rank's
 /// next call returns [`Error::Lost`], with the operation and the suspect.
@@ -93,6 +93,8 @@ struct Inner {
     control: Arc<dyn Control>,
     communicator: Arc<dyn Communicator>,
     watch: Watch,
+    /// Held for each operation with other ranks, so that threads of this rank take turns.
+    turn: Mutex<()>,
     workspace: Mutex<Workspace>,
     link: Mutex<Option<Link>>,
 }
@@ -151,7 +153,7 @@ impl World {
         let work = &work;
         thread::scope(|scope| {
             let ranks = devices.iter().enumerate().map(|(rank, device)| {
-                let member = Member { hub: Arc::clone(&hub), rank };
+                let member = Member::new(Arc::clone(&hub), rank);
                 let recorded = Arc::clone(&recorded);
                 scope.spawn(move || {
                     let control: Arc<dyn Control> = Arc::new(member);
@@ -240,6 +242,7 @@ impl World {
             control,
             communicator,
             watch,
+            turn: Mutex::default(),
             workspace: Mutex::default(),
             link: Mutex::default(),
         };
@@ -308,6 +311,7 @@ impl World {
         operation: &str,
         message: Vec<u8>,
     ) -> Result<Arc<Vec<Vec<u8>>>, Error> {
+        let _turn = lock(&self.inner.turn);
         self.inner.control.exchange(operation, message)
     }
 
@@ -363,6 +367,7 @@ impl World {
     ///
     /// The contract of [`Communicator::transfer`].
     pub(crate) unsafe fn transfer(&self, sends: &[Piece], receives: &[Piece]) -> Result<(), Error> {
+        let _turn = lock(&self.inner.turn);
         self.check()?;
         // SAFETY: the caller's contract.
         unsafe { self.inner.communicator.transfer(&self.inner.transfers, sends, receives) }?;
