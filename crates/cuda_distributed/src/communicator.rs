@@ -55,7 +55,7 @@ pub(crate) const TRANSFER: &str = "a transfer";
 const FETCHED: &str = "the end of a transfer";
 
 /// Numbers in a message.
-fn words(message: &[u8]) -> impl Iterator<Item = u64> {
+pub(crate) fn words(message: &[u8]) -> impl Iterator<Item = u64> {
     message.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word))
 }
 

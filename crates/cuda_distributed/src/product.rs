@@ -273,7 +273,10 @@ impl<'m, T: Multiply> Product<'m, T> {
             prepared = Some((call, buffers));
             Ok(())
         });
-        let schedule = prepared.as_ref().map(|(call, _)| (call.schedule, call.panels));
+        let schedule = prepared.as_ref().map(|(call, _)| match call.schedule {
+            Schedule::Gather => (Schedule::Gather, None),
+            Schedule::Reduce => (Schedule::Reduce, Some(call.panels)),
+        });
         let text = self.describe(c, schedule);
         if ready.is_err() || !workspace.agreed.contains(&text) {
             world.agree(OPERATION, &text, ready)?;
@@ -287,7 +290,7 @@ impl<'m, T: Multiply> Product<'m, T> {
     fn describe<U: Multiply>(
         &self,
         c: &DistributedMatrix<U>,
-        schedule: Option<(Schedule, usize)>,
+        schedule: Option<(Schedule, Option<usize>)>,
     ) -> String {
         let [m, n] = c.shape();
         format!(
@@ -404,10 +407,9 @@ impl<'p, 'm, T: Multiply> Call<'p, 'm, T> {
         };
         call.schedule = product.schedule.unwrap_or_else(|| call.cheaper());
         let [rows, cols] = distribution.largest(c.shape(), world.size());
-        let multiprocessors = world.device().info().limits.multiprocessors as usize;
         // Of half a part of C. A wave may lack a tenth.
         let tiles = (rows / 2 / TILE[0]) * cols.div_ceil(TILE[1]);
-        let is_full = 10 * tiles >= 9 * multiprocessors;
+        let is_full = 10 * tiles >= 9 * world.multiprocessors();
         call.panels = product.panels.unwrap_or(if is_full { 2 } else { 1 });
         Ok(call)
     }

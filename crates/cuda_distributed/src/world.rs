@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Stream};
 
-use crate::communicator::{Communicator, Copies, Piece, Recorded, ThroughHost};
+use crate::communicator::{Communicator, Copies, Piece, Recorded, ThroughHost, words};
 use crate::driver::{self, Event};
 use crate::error::{Error, Failure};
 use crate::hub::{Control, Hub, Member};
@@ -47,7 +47,7 @@ pub struct Settings {
     /// The means of transport.
     pub transport: Transport,
     /// The longest time that a rank waits for another one, by default 30 s. It also covers
-    /// what a program does between two operations.
+    /// what a program does between two operations. More than a year counts as a year.
     pub timeout: Duration,
     /// Where processes meet. By default `CUDA_DISTRIBUTED_RENDEZVOUS`, else the port after
     /// `MASTER_PORT`.
@@ -57,6 +57,15 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self { transport: Transport::Auto, timeout: Duration::from_secs(30), rendezvous: None }
+    }
+}
+
+/// The longest timeout, which a clock can be ahead of today.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+impl Settings {
+    fn clamped(&self) -> Self {
+        Self { timeout: self.timeout.min(LONGEST), ..self.clone() }
     }
 }
 
@@ -97,6 +106,8 @@ struct Inner {
     turn: Mutex<()>,
     workspace: Mutex<Workspace>,
     link: Mutex<Option<Link>>,
+    /// Multiprocessors of the rank that has fewest.
+    multiprocessors: usize,
 }
 
 /// Memory that products share, one after the other.
@@ -148,6 +159,7 @@ impl World {
         settings: &Settings,
         work: impl Fn(World) -> Result<T, E> + Sync,
     ) -> Vec<Result<T, E>> {
+        let settings = &settings.clamped();
         let hub = Arc::new(Hub::new(devices.len(), settings.timeout));
         let recorded: Recorded = Arc::new(devices.iter().map(|_| Mutex::default()).collect());
         let work = &work;
@@ -195,6 +207,7 @@ impl World {
     ///
     /// See [`World::from_environment`].
     pub fn from_environment_on(device: &Device, settings: &Settings) -> Result<Self, Error> {
+        let settings = &settings.clamped();
         let launched = launched(settings.rendezvous.clone(), launcher::variable)?;
         let identity = &launched.identity;
         let control = socket::join(&launched.rendezvous, identity, settings.timeout)?;
@@ -234,6 +247,9 @@ impl World {
             _ => Arc::new(ThroughHost { control: own, rank }),
         };
         watch.abort_on_failure(Arc::clone(&communicator));
+        let own = u64::from(device.info().limits.multiprocessors);
+        let all = control.exchange("opening the world", own.to_le_bytes().to_vec())?;
+        let fewest = all.iter().flat_map(|message| words(message)).min();
         let inner = Inner {
             rank,
             size,
@@ -245,6 +261,7 @@ impl World {
             turn: Mutex::default(),
             workspace: Mutex::default(),
             link: Mutex::default(),
+            multiprocessors: fewest.unwrap_or(own) as usize,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -350,6 +367,11 @@ impl World {
     /// The stream of transfers.
     pub(crate) fn transfers(&self) -> &Stream {
         &self.inner.transfers
+    }
+
+    /// Multiprocessors of the rank that has fewest, so that all ranks count alike.
+    pub(crate) fn multiprocessors(&self) -> usize {
+        self.inner.multiprocessors
     }
 
     pub(crate) fn uses_multiprocessors(&self) -> bool {

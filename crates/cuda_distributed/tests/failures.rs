@@ -193,3 +193,10 @@ fn what_needs_a_gpu_says_so() {
     });
     results.into_iter().for_each(|result| result.unwrap());
 }
+
+#[test]
+fn the_longest_timeout_is_a_timeout() {
+    let settings = Settings { timeout: Duration::MAX, ..Settings::default() };
+    let results = on_every_rank(&devices(2), &settings, |world| product(&world));
+    results.into_iter().for_each(|result| _ = result.unwrap());
+}
