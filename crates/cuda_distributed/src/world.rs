@@ -391,10 +391,12 @@ impl World {
     pub(crate) unsafe fn transfer(&self, sends: &[Piece], receives: &[Piece]) -> Result<(), Error> {
         let _turn = lock(&self.inner.turn);
         self.check()?;
+        let (stream, is_watched) = (&self.inner.transfers, self.uses_multiprocessors());
+        let before = if is_watched { Some(Event::record(stream)?) } else { None };
         // SAFETY: the caller's contract.
-        unsafe { self.inner.communicator.transfer(&self.inner.transfers, sends, receives) }?;
-        if self.uses_multiprocessors() {
-            self.inner.watch.expect(Event::record(&self.inner.transfers)?);
+        unsafe { self.inner.communicator.transfer(stream, sends, receives) }?;
+        if let Some(before) = before {
+            self.inner.watch.expect(before, Event::record(stream)?);
         }
         Ok(())
     }
@@ -423,10 +425,35 @@ struct Watch {
 
 #[derive(Default)]
 struct WatchShared {
-    /// Transfers that may not be done, with the time of their call.
-    pending: Mutex<VecDeque<(Event, Instant)>>,
+    /// Transfers that may not be done.
+    pending: Mutex<VecDeque<Pending<Event>>>,
     communicator: Mutex<Option<Arc<dyn Communicator>>>,
     is_over: AtomicBool,
+}
+
+/// A transfer in a stream.
+struct Pending<E> {
+    /// The work before it. Its time counts for no transfer.
+    before: E,
+    done: E,
+    /// When it was first seen to run.
+    since: Option<Instant>,
+}
+
+/// Whether the first pending transfer has run for too long. Drops those that are done.
+fn is_late<E>(
+    pending: &mut VecDeque<Pending<E>>,
+    is_done: impl Fn(&E) -> bool,
+    timeout: Duration,
+) -> bool {
+    while pending.front().is_some_and(|transfer| is_done(&transfer.done)) {
+        pending.pop_front();
+    }
+    let Some(first) = pending.front_mut() else { return false };
+    if first.since.is_none() && is_done(&first.before) {
+        first.since = Some(Instant::now());
+    }
+    first.since.is_some_and(|since| since.elapsed() > timeout)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -446,13 +473,13 @@ impl Watch {
         *lock(&self.shared.communicator) = Some(communicator);
     }
 
-    /// A transfer that must end within the timeout.
-    fn expect(&self, event: Event) {
+    /// A transfer that must end within the timeout, once the work before it is done.
+    fn expect(&self, before: Event, done: Event) {
         let mut pending = lock(&self.shared.pending);
-        while pending.front().is_some_and(|(event, _)| event.is_done()) {
+        while pending.front().is_some_and(|transfer| transfer.done.is_done()) {
             pending.pop_front();
         }
-        pending.push_back((event, Instant::now()));
+        pending.push_back(Pending { before, done, since: None });
     }
 }
 
@@ -465,22 +492,13 @@ impl WatchShared {
                 if let Some(communicator) = lock(&self.communicator).take() {
                     communicator.abort();
                 }
-            } else if self.is_late(timeout) {
+            } else if is_late(&mut lock(&self.pending), Event::is_done, timeout) {
                 let late = Failure::late("a transfer", 0, timeout);
                 control.fail(&late.operation, None, late.reason);
                 continue;
             }
             thread::park_timeout(tick);
         }
-    }
-
-    /// Whether the first pending transfer has been pending for too long.
-    fn is_late(&self, timeout: Duration) -> bool {
-        let mut pending = lock(&self.pending);
-        while pending.front().is_some_and(|(event, _)| event.is_done()) {
-            pending.pop_front();
-        }
-        pending.front().is_some_and(|(_, since)| since.elapsed() > timeout)
     }
 }
 
@@ -492,5 +510,32 @@ impl Drop for Watch {
             _ = thread.join();
         }
         lock(&self.shared.pending).clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transfer_s_clock_starts_after_the_work_before_it() {
+        let timeout = Duration::from_millis(20);
+        // Events are points of a stream, done up to some point.
+        let late = |pending: &mut _, up_to: u32| is_late(pending, |event| *event <= up_to, timeout);
+        let pending = |before, done| Pending { before, done, since: None };
+        let mut queue = VecDeque::from([pending(1, 2), pending(3, 4)]);
+        assert!(!late(&mut queue, 0));
+        thread::sleep(2 * timeout);
+        // The first one has just begun.
+        assert!(!late(&mut queue, 1));
+        thread::sleep(2 * timeout);
+        assert!(late(&mut queue, 1));
+        // The second one waits for its turn, and then has its own time.
+        assert!(!late(&mut queue, 2));
+        thread::sleep(2 * timeout);
+        assert!(!late(&mut queue, 3));
+        thread::sleep(2 * timeout);
+        assert!(late(&mut queue, 3));
+        assert!(!late(&mut queue, 4) && queue.is_empty());
     }
 }
