@@ -62,6 +62,25 @@ impl World {
             Err(error) => (Err(error), [0; 2]),
         };
         self.agree(operation, "", ready)?;
+        let own = self.time_messages(buffers);
+        let own = own.inspect_err(|error| self.give_up(operation, error))?;
+        let own = own.map(f64::to_le_bytes).concat();
+        let mut slowest = [0f64; 2];
+        for message in self.exchange(operation, own)?.iter() {
+            for (word, slowest) in message.as_chunks().0.iter().zip(&mut slowest) {
+                *slowest = slowest.max(f64::from_le_bytes(*word));
+            }
+        }
+        let [latency_us, large] = slowest;
+        let gbytes_per_s = 1e-3 * LARGE as f64 / (large - latency_us).max(1e-3);
+        let link = Link { gbytes_per_s, latency_us };
+        self.set_link(Some(link));
+        Ok(link)
+    }
+
+    /// The time of a small message and of a large one, in us. Each buffer has room for both.
+    fn time_messages(&self, buffers: [u64; 2]) -> Result<[f64; 2], Error> {
+        let stream = self.transfers();
         let mut microseconds = [0.0; 2];
         for (bytes, best) in [SMALL, LARGE].into_iter().zip(&mut microseconds) {
             *best = f64::INFINITY;
@@ -80,17 +99,6 @@ impl World {
                 *best = best.min(1e6 * start.elapsed().as_secs_f64() / f64::from(MESSAGES));
             }
         }
-        let own = microseconds.map(f64::to_le_bytes).concat();
-        let mut slowest = [0f64; 2];
-        for message in self.exchange(operation, own)?.iter() {
-            for (word, slowest) in message.as_chunks().0.iter().zip(&mut slowest) {
-                *slowest = slowest.max(f64::from_le_bytes(*word));
-            }
-        }
-        let [latency_us, large] = slowest;
-        let gbytes_per_s = 1e-3 * LARGE as f64 / (large - latency_us).max(1e-3);
-        let link = Link { gbytes_per_s, latency_us };
-        self.set_link(Some(link));
-        Ok(link)
+        Ok(microseconds)
     }
 }

@@ -197,13 +197,16 @@ impl<T: Scalar> DistributedMatrix<T> {
             let reason = format!("{rows:?} are not within {}", self.shape[0]);
             return Err(Error::Unfit { what: "the rows", reason });
         }
-        let mut matrix = Matrix::zeros(rows.len(), self.shape[1]);
         let owners =
             if self.distribution == Distribution::Replicated { 1 } else { self.world.size() };
         let workspace = &mut *self.world.workspace();
         let stream = self.world.transfers();
         let name = "gathered for the host";
         let mut ready = |address: &mut u64| -> Result<(), Error> {
+            if owners == 1 {
+                // Nothing travels.
+                return Ok(());
+            }
             let [rows, cols] = self.distribution.largest(self.shape, self.world.size());
             *address = workspace.buffer(stream, name, rows * cols * T::ELEMENT.bytes())?;
             Ok(())
@@ -213,10 +216,23 @@ impl<T: Scalar> DistributedMatrix<T> {
         let (operation, element) = ("gathering for the host", T::ELEMENT);
         let call = format!("rows {rows:?} of {:?} {} in {element}", self.shape, self.distribution);
         self.world.agree(operation, &call, ready)?;
+        let gathered = self.gather_rows(&rows, owners, buffer);
+        gathered.inspect_err(|error| self.world.give_up(operation, error))
+    }
+
+    /// Gathers rows from the first `owners` ranks, through a buffer for the largest part.
+    fn gather_rows(
+        &self,
+        rows: &Range<usize>,
+        owners: usize,
+        buffer: u64,
+    ) -> Result<Matrix, Error> {
+        let (stream, element) = (self.world.transfers(), T::ELEMENT);
+        let mut matrix = Matrix::zeros(rows.len(), self.shape[1]);
         stream.wait_for(self.local.stream())?;
         for owner in 0..owners {
             let [of_rows, of_cols] = self.part_of(owner);
-            let wanted = common(&rows, &of_rows);
+            let wanted = common(rows, &of_rows);
             let bytes = wanted.len() * of_cols.len() * element.bytes();
             if bytes == 0 {
                 continue;

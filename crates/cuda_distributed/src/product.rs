@@ -337,6 +337,9 @@ impl<'m, T: Multiply> Product<'m, T> {
         for (what, vector, axis) in vectors {
             if let (Some(vector), Some(axis)) = (vector, axis) {
                 shape(what, [vector.rows(), vector.cols()], [1, axis.len(m, n)])?;
+                if !vector.stream().device().is_same(c.world().device()) {
+                    return Err(cuda_gemm::Error::WrongDevice { what }.into());
+                }
             }
         }
         if self.schedule == Some(Schedule::Reduce) && !self.can_reduce() {
