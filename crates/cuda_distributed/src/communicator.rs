@@ -81,10 +81,16 @@ impl Copies {
         recorded: Recorded,
     ) -> Result<Self, Error> {
         let device = stream.device();
-        let own = driver::context(device)?.to_le_bytes().to_vec();
-        let contexts = control.exchange("opening the copies", own)?;
-        let contexts: Vec<_> =
-            contexts.iter().filter_map(|message| words(message).next()).collect();
+        let own = [driver::context(device)?, u64::from(device.is_soft())];
+        let own = own.map(u64::to_le_bytes).concat();
+        let messages = control.exchange("opening the copies", own)?;
+        let word = |at| messages.iter().filter_map(move |message| words(message).nth(at));
+        if word(1).any(|is_soft| is_soft != u64::from(device.is_soft())) {
+            let reason = "some ranks have a GPU and others a software device; go through the host";
+            let what = "copies between devices";
+            return Err(Error::Unfit { what, reason: reason.to_owned() });
+        }
+        let contexts: Vec<_> = word(0).collect();
         contexts.iter().for_each(|context| driver::enable_peer(device, *context));
         Ok(Self { control, rank, contexts, recorded })
     }

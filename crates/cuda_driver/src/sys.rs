@@ -202,7 +202,7 @@ routed! {
 }
 
 // Peers: devices that access each other's memory. On a GPU only GPUs are peers, and a copy of
-// memory between a GPU and a software device goes through the host.
+// memory between a GPU and a software device is an error: it goes through the host.
 routed! {
     cuDeviceCanAccessPeer(
         can: *mut c_int, device: CUdevice, peer: CUdevice,
