@@ -84,8 +84,13 @@ struct Api {
 ///
 /// [`Error::NoNccl`] if there is none, or an older one than 2.22.
 pub fn nccl_version() -> Result<String, Error> {
-    let version = api()?.version;
-    Ok(format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100))
+    Ok(dotted(api()?.version))
+}
+
+/// A version as text. Before 2.9 the numbers had one digit less.
+fn dotted(version: c_int) -> String {
+    let major = if version < 10_000 { 1_000 } else { 10_000 };
+    format!("{}.{}.{}", version / major, version % major / 100, version % 100)
 }
 
 fn api() -> Result<&'static Api, Error> {
@@ -117,11 +122,7 @@ unsafe fn functions(library: Library) -> Result<Api, String> {
     // SAFETY: `version` is valid for the write.
     let code = unsafe { get_version(&raw mut version) };
     if code != SUCCESS || version < OLDEST {
-        return Err(format!(
-            "NCCL here is {}.{}, and 2.22 is needed",
-            version / 10_000,
-            version / 100 % 100
-        ));
+        return Err(format!("NCCL here is {}, and 2.22 is needed", dotted(version)));
     }
     Ok(Api {
         version,
@@ -168,35 +169,29 @@ impl Nccl {
         stream: &Stream,
         timeout: Duration,
     ) -> Result<Self, Error> {
-        let api = api();
-        let mut id = UniqueId([0; 128]);
-        let mut own = Vec::new();
-        // A rank without NCCL tells the others, by an empty message.
-        let began = match &api {
-            Ok(api) if rank == 0 => {
+        let began = api().and_then(|api| {
+            let mut id = UniqueId([0; 128]);
+            if rank == 0 {
                 // SAFETY: `id` is valid for the write.
                 let code = unsafe { (api.get_unique_id)(&raw mut id) };
-                own = id.0.to_vec();
-                api.check("ncclGetUniqueId", code)
+                api.check("ncclGetUniqueId", code)?;
             }
-            _ => {
-                own.push(u8::from(api.is_ok()));
-                Ok(())
-            }
+            Ok((api, id))
+        });
+        // The first byte says whether an error follows.
+        let own = match &began {
+            Ok((_, id)) => [&[1], &id.0[..]].concat(),
+            Err(error) => [&[0], error.to_string().as_bytes()].concat(),
         };
-        if began.is_err() || api.is_err() {
-            own.clear();
-        }
         let operation = "opening NCCL";
         let messages = control.exchange(operation, own)?;
-        let api = api?;
-        began?;
-        let without = |message: &Vec<u8>| message.is_empty() || message == &[0];
-        if let Some(rank) = messages.iter().position(without) {
-            let reason = "it has no NCCL 2.22 or newer".to_owned();
-            return Err(Error::Refused { operation: operation.to_owned(), rank, reason });
+        let (api, mut id) = began?;
+        if let Some(rank) = messages.iter().position(|message| message.first() != Some(&1)) {
+            let reason = messages[rank].get(1..).unwrap_or_default();
+            let (operation, reason) = (operation.to_owned(), String::from_utf8_lossy(reason));
+            return Err(Error::Refused { operation, rank, reason: reason.into_owned() });
         }
-        id.0.copy_from_slice(messages[0].get(..128).unwrap_or(&[0; 128]));
+        id.0.copy_from_slice(messages[0].get(1..129).unwrap_or(&[0; 128]));
         let mut config = Config {
             size: size_of::<Config>(),
             magic: MAGIC,
@@ -360,6 +355,11 @@ mod tests {
             assert!(text.contains("NCCL") && text.ends_with("use another transport"), "{text}");
             assert!(!text.contains('\n'), "{text}");
         }
+    }
+
+    #[test]
+    fn versions_have_dots() {
+        assert_eq!([2804, 20_902, 22_803].map(dotted), ["2.8.4", "2.9.2", "2.28.3"]);
     }
 
     #[test]
