@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -93,11 +93,22 @@ impl Rendezvous {
         Ok(listener)
     }
 
-    fn connect(&self) -> io::Result<TcpStream> {
-        match self {
-            Self::Address(address) => TcpStream::connect(address),
-            Self::File(path) => TcpStream::connect(fs::read_to_string(path)?),
+    /// Connects to rank 0, or fails soon after the deadline.
+    fn connect(&self, deadline: Instant) -> io::Result<TcpStream> {
+        let addresses: Vec<_> = match self {
+            Self::Address(address) => address.to_socket_addrs()?.collect(),
+            Self::File(path) => fs::read_to_string(path)?.to_socket_addrs()?.collect(),
+        };
+        let mut result = Err(io::Error::other("its name has no address"));
+        for address in addresses {
+            let left = deadline.saturating_duration_since(Instant::now());
+            // No time at all is not allowed.
+            result = TcpStream::connect_timeout(&address, left.max(RETRY));
+            if result.is_ok() {
+                break;
+            }
         }
+        result
     }
 }
 
@@ -479,7 +490,7 @@ impl Spoke {
     fn open(place: &Rendezvous, identity: &Identity, timeout: Duration) -> Result<Self, Error> {
         let deadline = Instant::now() + timeout;
         let stream = loop {
-            match place.connect() {
+            match place.connect(deadline) {
                 Ok(stream) => break stream,
                 Err(_) if Instant::now() < deadline => thread::sleep(RETRY),
                 Err(error) => {
@@ -509,7 +520,11 @@ impl Spoke {
 
     fn send(&self, frame: &Frame) {
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = frame.write(&mut *stream) {
+        let Err(error) = frame.write(&mut *stream) else { return };
+        // A connection that was closed has its last news: the reader finds whether it is in order.
+        let is_closed =
+            matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset);
+        if !is_closed && !self.shared.lock().has_left {
             self.shared.fail(None, 0, lost(&error, self.timeout));
         }
     }
@@ -586,5 +601,30 @@ impl Drop for Spoke {
             return;
         }
         self.send(&Frame::new(Kind::Goodbye, "", Vec::new()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rank_0_may_leave_first() {
+        let timeout = Duration::from_secs(10);
+        let name = format!("cuda-distributed-{}-leaves", std::process::id());
+        let place = Rendezvous::File(std::env::temp_dir().join(name));
+        let identity = |rank| Identity { rank, size: 2, job: String::new() };
+        thread::scope(|scope| {
+            scope.spawn(|| drop(Server::open(&place, &identity(0), timeout).unwrap()));
+            let spoke = Spoke::open(&place, &identity(1), timeout).unwrap();
+            // Until the connection is surely closed.
+            let deadline = Instant::now() + timeout;
+            spoke.wait(deadline, |news| news.has_left.then_some(())).unwrap();
+            for _ in 0..10 {
+                spoke.beat();
+                thread::sleep(Duration::from_millis(2));
+            }
+            assert_eq!(spoke.failure(), None);
+        });
     }
 }
