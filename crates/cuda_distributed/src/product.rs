@@ -337,8 +337,12 @@ impl<'m, T: Multiply> Product<'m, T> {
         for (what, vector, axis) in vectors {
             if let (Some(vector), Some(axis)) = (vector, axis) {
                 shape(what, [vector.rows(), vector.cols()], [1, axis.len(m, n)])?;
-                if !vector.stream().device().is_same(c.world().device()) {
+                let device = c.world().device();
+                if !vector.stream().device().is_same(device) {
                     return Err(cuda_gemm::Error::WrongDevice { what }.into());
+                }
+                if !vector.stream().is_same(&device.stream()) {
+                    return Err(cuda_gemm::Error::WrongStream { what }.into());
                 }
             }
         }
