@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use common::{devices, integers, on_every_rank};
 use cuda_distributed::{
-    DistributedMatrix, Distribution, Error, Failure, Settings, Transport, World, gemm,
+    DistributedMatrix, Distribution, Error, Failure, Schedule, Settings, Transport, World, gemm,
 };
-use cuda_gemm::{DeviceMatrix, Matrix, bf16};
+use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Matrix, bf16};
 
 const TRANSPORTS: [Transport; 2] = [Transport::Copies, Transport::Host];
 
@@ -85,6 +85,17 @@ fn a_rank_that_cannot_take_part_tells_the_others() {
             ),
             _ => assert!(
                 matches!(error, Error::Gemm(cuda_gemm::Error::Shape { what: "the bias", .. })),
+                "{error}"
+            ),
+        }
+        // The bias of rank 1 is on another device.
+        let other = &devices(3)[2 * world.rank()];
+        let bias = DeviceMatrix::<f32>::zeros(other, [1, 2])?;
+        let error = gemm(&a, &b).bias(&bias).run(&mut c).unwrap_err();
+        match world.rank() {
+            0 => assert!(matches!(error, Error::Refused { rank: 1, .. }), "{error}"),
+            _ => assert!(
+                matches!(error, Error::Gemm(cuda_gemm::Error::WrongDevice { what: "the bias" })),
                 "{error}"
             ),
         }
@@ -192,6 +203,39 @@ fn what_needs_a_gpu_says_so() {
         world.barrier()
     });
     results.into_iter().for_each(|result| result.unwrap());
+}
+
+#[test]
+fn threads_may_share_a_rank() {
+    for transport in TRANSPORTS {
+        let results = on_every_rank(&devices(2), &settings(transport, 20_000), |world| {
+            // Barriers of both threads, in any order.
+            thread::scope(|scope| {
+                let threads =
+                    [(); 2].map(|()| scope.spawn(|| (0..50).try_for_each(|_| world.barrier())));
+                threads.into_iter().try_for_each(|thread| thread.join().unwrap())
+            })?;
+            product(&world)
+        });
+        results.into_iter().for_each(|result| _ = result.unwrap());
+    }
+}
+
+/// Two models of software devices.
+#[test]
+fn devices_that_differ_multiply() {
+    let all = [DeviceChoice::SoftOrdinal(0), DeviceChoice::SoftSm90Ordinal(1)];
+    let all = all.map(|choice| Device::open(choice).unwrap());
+    let results = on_every_rank(&all, &Settings::default(), |world| {
+        let (a, b) = (integers(600, 2, 1), integers(2, 300, 2));
+        let a = DistributedMatrix::<f32>::from_host(world.clone(), &a, Distribution::Columns)?;
+        let b = DistributedMatrix::<f32>::from_host(world.clone(), &b, Distribution::Rows)?;
+        let mut c = zeros(&world, [600, 300])?;
+        gemm(&a, &b).schedule(Schedule::Reduce).run(&mut c)?;
+        c.to_host()
+    });
+    let results: Vec<_> = results.into_iter().map(Result::unwrap).collect();
+    assert_eq!(results[0], results[1]);
 }
 
 #[test]
