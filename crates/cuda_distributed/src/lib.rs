@@ -33,8 +33,10 @@
 //! | columns, rows | any | [`Schedule::Reduce`]: partial sums travel, in f32 (row-parallel) |
 //! | grid, grid | grid | [`Schedule::Gather`]: blocks of A and B travel (SUMMA) |
 //!
-//! Any other combination also works. A rank multiplies what it has while the rest travels. The
-//! order of a sum follows from the distributions alone, so equal calls have equal bits.
+//! Any other combination also works. A rank multiplies what it has while the rest travels.
+//!
+//! Others' sums are added in rank order. The own sum comes first with one panel, else last. Equal
+//! schedules, panels and kernels give equal bits.
 //!
 //! # Transport
 //!

@@ -26,8 +26,10 @@ const TILE: [usize; 2] = [128, 256];
 pub enum Schedule {
     /// The blocks of A and B that a rank's part of C needs.
     Gather,
-    /// Partial sums of C in f32, if A is spread along K by columns and B by rows. They are added in
-    /// the order of the ranks.
+    /// Partial sums of C in f32, if A is spread along K by columns and B by rows.
+    ///
+    /// Others' sums are added in rank order. The own sum comes first with one panel, else last.
+    /// Equal schedules, panels and kernels give equal bits.
     Reduce,
 }
 

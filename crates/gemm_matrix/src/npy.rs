@@ -120,7 +120,7 @@ impl NpyFile {
     ///
     /// # Errors
     ///
-    /// [`NpyFileError`], also for a file without places, such as a pipe.
+    /// [`NpyFileError`], also for a file that cannot seek, such as a pipe.
     ///
     /// # Panics
     ///

@@ -113,7 +113,7 @@ impl<T: Multiply> Call<'_, '_, T> {
             }
         }
         let [first_row, first_col] = c.part().map(|range| range.start);
-        // In the order of the ranks.
+        // Others' sums in rank order.
         let steps = (0..size).filter(|from| *from != rank && self.contributes(*from));
         let steps: Vec<_> = steps.map(|from| (rank + size - from) % size).collect();
         for (panel, arrival) in arrivals.iter().enumerate() {
