@@ -35,12 +35,17 @@ fn what_is_for_one_device_is_refused() {
         &["--kernel", "naive"][..],
         &["--kernel", "all"],
         &["--batch", "2"],
+        &["--l2", "warm"],
         &["--measure", "3"],
         &["--table", "t.json"],
         &["--save", "s.jsonl"],
     ] {
         let all = [&["--gpus", "2", "--size", "8"], options].concat();
         expect_refusal(&soft(&all), &all, &["is for one device", "--gpus"]);
+    }
+    for (option, value) in [("--l2", "cold"), ("--sample-ms", "3")] {
+        let all = ["bench", "--gpus", "2", "--sizes", "8", option, value];
+        expect_refusal(&run(&all), &all, &[option, "is for one device"]);
     }
     let batch = ["--gpus", "2", "--sizes", "2*8"];
     expect_refusal(&soft(&batch), &batch, &["leave out --batch"]);

@@ -71,9 +71,9 @@ pub struct BenchArgs {
           allow_hyphen_values = true, value_parser = margins)]
     margins: [usize; 2],
 
-    /// What the L2 cache holds when a product starts.
-    #[arg(long, value_enum, default_value_t)]
-    l2: L2Arg,
+    /// What the L2 cache holds when a product starts [default: cold].
+    #[arg(long, value_enum)]
+    l2: Option<L2Arg>,
 
     /// Compare COUNT GPUs with one, instead of one with cuBLAS: A and C by rows, B by columns.
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
@@ -85,10 +85,10 @@ pub struct BenchArgs {
           value_parser = clap::value_parser!(u32).range(6..=1000))]
     samples: u32,
 
-    /// Least milliseconds of a sample, which has at most 400 launches.
-    #[arg(long, value_name = "MS", default_value_t = 3, allow_negative_numbers = true,
+    /// Least milliseconds of a sample, which has at most 400 launches [default: 3].
+    #[arg(long, value_name = "MS", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    sample_ms: u32,
+    sample_ms: Option<u32>,
 
     /// The seed of the random matrices and sizes.
     #[arg(long, default_value_t = 42, allow_negative_numbers = true, value_parser = seed)]
@@ -166,6 +166,8 @@ impl BenchArgs {
                 ("--kernel other than auto", is_named),
                 ("--batch", self.product.batch != 1),
                 ("--margins", self.margins != [0, 0]),
+                ("--l2", self.l2.is_some()),
+                ("--sample-ms", self.sample_ms.is_some()),
                 ("--table", self.table.is_some()),
                 ("--measure", self.measure.is_some()),
                 ("--format csv", matches!(self.format, RowFormat::Csv)),
@@ -176,9 +178,9 @@ impl BenchArgs {
 
     /// How kernels are measured.
     pub fn options(&self) -> Options {
-        let sample_ms = f64::from(self.sample_ms);
+        let sample_ms = f64::from(self.sample_ms.unwrap_or(3));
         Options {
-            l2: self.l2.policy(),
+            l2: self.l2.unwrap_or_default().policy(),
             samples: self.samples,
             sample_ms,
             seed: self.seed,

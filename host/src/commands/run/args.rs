@@ -144,9 +144,9 @@ pub struct RunArgs {
           value_parser = clap::value_parser!(u32).range(1..))]
     pub samples: Option<u32>,
 
-    /// The L2 cache of a GPU when a product starts.
-    #[arg(long, value_enum, default_value_t)]
-    l2: L2Arg,
+    /// The L2 cache of a GPU when a product starts [default: cold].
+    #[arg(long, value_enum)]
+    l2: Option<L2Arg>,
 
     /// A, a .npy file of float32 or float16, in C or Fortran order.
     #[arg(long, value_name = "A.npy", requires = "b")]
@@ -209,6 +209,11 @@ impl RunArgs {
             &[
                 ("--kernel other than auto", named),
                 ("--batch", self.product.batch != 1),
+                ("--l2", self.l2.is_some()),
+                ("--splits", self.splits.is_some()),
+                ("--clusters", self.clusters.is_some()),
+                ("--staged", self.staged),
+                ("--blocks-per-multiprocessor", self.blocks_per_multiprocessor.is_some()),
                 ("--table", self.table.is_some()),
                 ("--measure", self.measure.is_some()),
                 ("--save", self.save.is_some()),
@@ -217,7 +222,7 @@ impl RunArgs {
     }
 
     pub fn l2(&self) -> L2 {
-        self.l2.policy()
+        self.l2.unwrap_or_default().policy()
     }
 
     pub fn kernel_options(&self) -> KernelOptions {
