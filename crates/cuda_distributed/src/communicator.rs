@@ -273,3 +273,50 @@ impl Communicator for ThroughHost {
         "copies through the host's memory".to_owned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use cuda_gemm::{Device, DeviceChoice, DeviceMatrix};
+
+    use super::*;
+    use crate::hub::{Hub, Member};
+
+    #[test]
+    fn a_rank_that_fails_in_a_transfer_does_not_wait_for_the_timeout() {
+        let hub = Arc::new(Hub::new(2, Duration::from_secs(60)));
+        let recorded: Recorded = Arc::new(vec![Mutex::default(), Mutex::default()]);
+        let rank = |rank: usize, bytes: [usize; 2]| -> Result<(), Error> {
+            let device = Device::open(DeviceChoice::SoftOrdinal(rank as u32))?;
+            let stream = driver::urgent_stream(&device)?;
+            let control = Arc::new(Member::new(Arc::clone(&hub), rank));
+            let copies = Copies::new(control, rank, &stream, Arc::clone(&recorded))?;
+            let memory = [(); 2].map(|()| DeviceMatrix::<f32>::zeros(&stream, [1, 4]).unwrap());
+            let [send, receive] = [0, 1].map(|i| Piece {
+                peer: 1 - rank,
+                address: memory[i].address(),
+                bytes: bytes[i],
+            });
+            // SAFETY: the memory has these bytes, and stays until the transfer is over.
+            let result = unsafe { copies.transfer(&stream, &[send], &[receive]) };
+            // Nobody reads the memory any more.
+            let events = |rank| copies.recorded(rank).iter().all(Event::is_done);
+            assert!(events(0) && events(1));
+            result
+        };
+        let start = Instant::now();
+        let (first, second) = thread::scope(|scope| {
+            let first = scope.spawn(|| rank(0, [16, 16]));
+            let second = rank(1, [8, 16]);
+            (first.join().unwrap(), second)
+        });
+        let text = first.unwrap_err().to_string();
+        assert!(text.contains("rank 1 sends 8 bytes, and this rank has room for 16"), "{text}");
+        let Err(Error::Lost(failure)) = second else { panic!("{second:?}") };
+        assert_eq!(failure.suspect, 0);
+        assert!(failure.reason.contains("room for 16"), "{failure}");
+        assert!(start.elapsed() < Duration::from_secs(30));
+    }
+}
