@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Failure};
 
-/// The time for which a rank looks for the others before it sleeps, where each has a core of its own.
+/// The time for which a rank looks for the others before it sleeps, if each has its own core.
 /// Ranks that enqueue the same work meet within it, and waking a thread costs about as much.
 const PATIENCE: Duration = Duration::from_micros(50);
 
