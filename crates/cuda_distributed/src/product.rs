@@ -252,14 +252,16 @@ impl<'m, T: Multiply> Product<'m, T> {
     /// Enqueues the product. All ranks make this call.
     ///
     /// The first call of a kind waits until all ranks agree on it, and allocates memory. Later ones
-    /// only enqueue; with copies between devices they also wait for the other ranks to do so.
+    /// enqueue; with copies between devices they also wait for the other ranks to do so. A beta
+    /// allocates once more if partial sums travel and the epilogue does more than add.
     ///
     /// # Errors
     ///
     /// - [`Error::Unfit`] or [`Error::Gemm`] if the matrices do not go together, or memory is
     ///   short; the other ranks get [`Error::Refused`].
-    /// - [`Error::Mismatch`] if ranks call it with different shapes, types or distributions.
-    /// - [`Error::Lost`].
+    /// - [`Error::Mismatch`] if ranks call it with different shapes, types or distributions, and each
+    ///   for the first time.
+    /// - [`Error::Lost`], also if only some of these calls are new.
     pub fn run<U>(&self, c: &mut DistributedMatrix<U>) -> Result<(), Error>
     where
         U: Multiply + OutputOf<T>,
@@ -483,6 +485,7 @@ impl<'p, 'm, T: Multiply> Call<'p, 'm, T> {
         receives.retain(|piece| piece.bytes > 0);
         // SAFETY: C has these rows on each rank, and is borrowed mutably. Earlier work with it is
         // waited for, and later work waits.
-        unsafe { world.transfer(&sends, &receives) }
+        unsafe { world.transfer(&sends, &receives) }?;
+        Ok(())
     }
 }

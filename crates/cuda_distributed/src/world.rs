@@ -383,22 +383,27 @@ impl World {
         self.inner.workspace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enqueues a transfer: see [`Communicator::transfer`].
+    /// Enqueues a transfer, and returns its end: see [`Communicator::transfer`].
     ///
     /// # Safety
     ///
     /// The contract of [`Communicator::transfer`].
-    pub(crate) unsafe fn transfer(&self, sends: &[Piece], receives: &[Piece]) -> Result<(), Error> {
+    pub(crate) unsafe fn transfer(
+        &self,
+        sends: &[Piece],
+        receives: &[Piece],
+    ) -> Result<Arc<Event>, Error> {
         let _turn = lock(&self.inner.turn);
         self.check()?;
         let (stream, is_watched) = (&self.inner.transfers, self.uses_multiprocessors());
         let before = if is_watched { Some(Event::record(stream)?) } else { None };
         // SAFETY: the caller's contract.
         unsafe { self.inner.communicator.transfer(stream, sends, receives) }?;
+        let done = Arc::new(Event::record(stream)?);
         if let Some(before) = before {
-            self.inner.watch.expect(before, Event::record(stream)?);
+            self.inner.watch.expect(before, Arc::clone(&done));
         }
-        Ok(())
+        Ok(done)
     }
 
     /// Ends the world on every rank, after an error that only this rank has.
@@ -426,7 +431,7 @@ struct Watch {
 #[derive(Default)]
 struct WatchShared {
     /// Transfers that may not be done.
-    pending: Mutex<VecDeque<Pending<Event>>>,
+    pending: Mutex<VecDeque<Pending<Arc<Event>>>>,
     communicator: Mutex<Option<Arc<dyn Communicator>>>,
     is_over: AtomicBool,
 }
@@ -440,15 +445,20 @@ struct Pending<E> {
     since: Option<Instant>,
 }
 
+/// Drops the first transfers that are done.
+fn drop_done<E>(pending: &mut VecDeque<Pending<E>>, is_done: impl Fn(&E) -> bool) {
+    while pending.front().is_some_and(|transfer| is_done(&transfer.done)) {
+        pending.pop_front();
+    }
+}
+
 /// Whether the first pending transfer has run for too long. Drops those that are done.
 fn is_late<E>(
     pending: &mut VecDeque<Pending<E>>,
     is_done: impl Fn(&E) -> bool,
     timeout: Duration,
 ) -> bool {
-    while pending.front().is_some_and(|transfer| is_done(&transfer.done)) {
-        pending.pop_front();
-    }
+    drop_done(pending, &is_done);
     let Some(first) = pending.front_mut() else { return false };
     if first.since.is_none() && is_done(&first.before) {
         first.since = Some(Instant::now());
@@ -474,12 +484,10 @@ impl Watch {
     }
 
     /// A transfer that must end within the timeout, once the work before it is done.
-    fn expect(&self, before: Event, done: Event) {
+    fn expect(&self, before: Event, done: Arc<Event>) {
         let mut pending = lock(&self.shared.pending);
-        while pending.front().is_some_and(|transfer| transfer.done.is_done()) {
-            pending.pop_front();
-        }
-        pending.push_back(Pending { before, done, since: None });
+        drop_done(&mut pending, |event| event.is_done());
+        pending.push_back(Pending { before: Arc::new(before), done, since: None });
     }
 }
 
@@ -492,7 +500,7 @@ impl WatchShared {
                 if let Some(communicator) = lock(&self.communicator).take() {
                     communicator.abort();
                 }
-            } else if is_late(&mut lock(&self.pending), Event::is_done, timeout) {
+            } else if is_late(&mut lock(&self.pending), |event| event.is_done(), timeout) {
                 let late = Failure::late("a transfer", 0, timeout);
                 control.fail(&late.operation, None, late.reason);
                 continue;

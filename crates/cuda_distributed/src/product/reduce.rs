@@ -12,6 +12,7 @@
 //! made without waiting, and added afterwards.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use cuda_gemm::{DeviceMatrixRef, OutputOf};
 
@@ -77,7 +78,7 @@ impl<T: Multiply> Call<'_, '_, T> {
             buffers.parts[1] + ((step - 1) * own_bytes + above) as u64
         };
         let mut sent = buffers.parts[0];
-        let mut arrivals: Vec<Option<Event>> = (0..self.panels).map(|_| None).collect();
+        let mut arrivals: Vec<Option<Arc<Event>>> = vec![None; self.panels];
         for step in 1..size {
             let (to, from) = ((rank + step) % size, (rank + size - step) % size);
             for (panel, arrival) in arrivals.iter_mut().enumerate() {
@@ -107,8 +108,7 @@ impl<T: Multiply> Call<'_, '_, T> {
                 if (0..size).any(travels) {
                     // SAFETY: the buffers have these bytes, each for one message. The product above
                     // is waited for, and the sums below wait.
-                    unsafe { world.transfer(&sends, &receives) }?;
-                    *arrival = Some(Event::record(world.transfers())?);
+                    *arrival = Some(unsafe { world.transfer(&sends, &receives) }?);
                 }
             }
         }

@@ -215,7 +215,7 @@ fn every_swizzle_moves_the_chunks_it_says() {
     }
 }
 
-/// Of 32 by 32 elements, each of which is two words of the source.
+/// A tensor of 32 by 32 elements. Each is two words of the source.
 fn case_of_8_bytes(element: TensorElement, x: i32, y: i32) -> Case {
     let map = ([32, 32], 256, [16, 8], Swizzle::None, Fill::Zeros);
     Case { element, map, ..case(&(load_box(x, y, 1024) + WAIT + &store_tile(256))) }
