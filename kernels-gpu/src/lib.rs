@@ -161,6 +161,8 @@ pub const TENSOR_CORE: &[&KernelDescriptor] = &[
     &ladder::tensor::sm_90a::wgmma_pipelined::DESCRIPTOR,
     &ladder::tensor::sm_90a::wgmma_persistent::DESCRIPTOR,
     &ladder::tensor::sm_90a::wgmma_persistent::TILE_128X192,
+    &ladder::tensor::sm_90a::wgmma_persistent::TILE_128X160,
+    &ladder::tensor::sm_90a::wgmma_persistent::TILE_128X224,
     &ladder::tensor::sm_90a::wgmma_persistent::TILE_128X128,
     &ladder::tensor::sm_90a::wgmma_persistent::TILE_64X128,
     &ladder::tensor::sm_90a::wgmma_persistent::TILE_64X64,

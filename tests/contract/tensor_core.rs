@@ -447,6 +447,62 @@ fn stream_k() {
     });
 }
 
+/// Blocks that copy B for each other: two and four, with and without parts of K, an odd tile, parts of several tiles.
+#[test]
+fn multicast() {
+    for_each(|device, descriptor, compute| {
+        let kernel = device.kernel(descriptor).unwrap();
+        let (long, short) = (descriptor.tile().bm as usize, descriptor.tile().bn as usize);
+        let half = compute.element();
+        let bias = Epilogue::new().bias(Axis::Column);
+        let k = 7 * BK as usize - 3;
+        if !has_clusters(descriptor) {
+            let plan = kernel.plan(Gemm::new(short, 4 * long, k).computed_in(compute));
+            assert!(matches!(plan.multicast(2).prepare(), Err(Error::CannotSplit { .. })));
+            return;
+        }
+        for (gemm, splits, multicast, clusters) in [
+            (Gemm::new(short, 2 * long, k).scaled(-1.5, 0.5), 1, 2, None),
+            (Gemm::new(2 * short, 3 * long - 5, k).transposed(true, true).then(bias), 2, 2, None),
+            (Gemm::new(short - 3, 4 * long, k).transposed(false, true).stored_as(half), 2, 4, None),
+            (Gemm::new(2 * short, 3 * long, k).stored_as(half).stacked(2), 1, 2, Some(3)),
+            (Gemm::new(short, 5 * long + 1, 3 * k), 1, 4, Some(1)),
+            (Gemm::new(short, 4 * long, 3 * k).transposed(false, true), 2, 2, Some(5)),
+        ] {
+            let gemm = gemm.computed_in(compute);
+            let plan = kernel.plan(gemm).splits(splits).multicast(multicast).any_alignment();
+            let plan = match clusters {
+                Some(clusters) => plan.clusters(clusters),
+                None => plan,
+            };
+            let plan = plan.prepare().unwrap();
+            // Threads that load A do not wait for other blocks.
+            let multicast = if reads_anywhere(descriptor)[0] { 1 } else { multicast };
+            let Configuration { splits: s, multicast: m, clusters: c, .. } = *plan.configuration();
+            assert_eq!((s, m, c), (splits, multicast, clusters), "{gemm:?}");
+            let job = Job::Kernel(plan);
+            let operands = Operands::random(&gemm, splits.into());
+            let mut buffers = RotatingBuffers::new(device, &operands, 1).unwrap();
+            let result = buffers.result(&job, operands.c()).unwrap();
+            let reference = operands.reference(Bound::Probabilistic, 11).unwrap();
+            let check = reference.check(&result).unwrap();
+            let name = (entry_point(descriptor, compute), &device.info().name);
+            assert!(check.passed(), "{name:?}: {multicast} of {gemm:?}: {check:?}");
+            assert!(result == buffers.result(&job, operands.c()).unwrap(), "the same bits");
+        }
+        // No more than there are tiles, or blocks in a cluster.
+        let multicast = |n: usize, splits: u32| {
+            let gemm = Gemm::new(short, n, 9 * BK as usize).computed_in(compute);
+            let plan = kernel.plan(gemm).splits(splits).multicast(4).any_alignment().prepare();
+            plan.unwrap().configuration().multicast
+        };
+        if !reads_anywhere(descriptor)[0] {
+            let most = [multicast(long, 1), multicast(3 * long, 1), multicast(4 * long, 3)];
+            assert_eq!(most, [1, 2, 2], "{}", descriptor.name());
+        }
+    });
+}
+
 /// A column without gaps needs no copy: it is a row of its transpose. One with gaps does.
 #[test]
 fn columns_are_read_where_they_lie() {

@@ -222,6 +222,28 @@ impl Mbarrier {
     }
 }
 
+/// Arrives at a barrier in a block of the cluster, from [`Mbarrier::mapa`], and does not wait.
+///
+/// That block learns nothing but the count: `mbarrier.arrive.shared::cluster` (sm_90) has release
+/// semantics within this block only. So it says that this thread has read what a bulk copy of that
+/// block will overwrite. [`Mbarrier::arrive_cluster`] also says that this thread's writes are there,
+/// and compiles to a fence of the whole GPU, which waits for all of them.
+///
+/// # Safety
+/// As for [`Mbarrier::arrive_cluster`].
+#[gpu_only]
+#[inline(always)]
+pub unsafe fn arrive_remote(barrier: ClusterPtr<u64>) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        asm!(
+            "mbarrier.arrive.shared::cluster.b64 _, [{}];",
+            in(reg32) barrier.address(),
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
 /// Makes the barriers that this thread has initialised visible to bulk copies.
 ///
 /// The instruction is `fence.mbarrier_init.release.cluster` (sm_90; PTX ISA: "Parallel

@@ -175,8 +175,8 @@ struct Key {
     compute: Option<String>,
     output: Option<String>,
     margins: Option<String>,
-    /// Splits, clusters, blocks per multiprocessor and staging, unless `auto` chose them.
-    options: Option<([Option<u32>; 3], bool)>,
+    /// Splits, clusters, multicast, blocks per multiprocessor and staging, unless `auto` chose them.
+    options: Option<([Option<u32>; 4], bool)>,
 }
 
 impl Key {
@@ -192,8 +192,10 @@ impl Key {
             compute: row.compute.clone(),
             output: row.output.clone(),
             margins: row.bench.margins.clone(),
-            options: (!is_chosen)
-                .then_some(([row.splits, row.clusters, row.blocks_per_multiprocessor], row.packed)),
+            options: (!is_chosen).then_some((
+                [row.splits, row.clusters, row.multicast, row.blocks_per_multiprocessor],
+                row.packed,
+            )),
         }
     }
 

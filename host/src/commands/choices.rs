@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::explain::args::ExplainArgs;
 use super::outcome::Outcome;
 use super::tables;
+use super::tune::lines::DivisionLine;
 use crate::error::Error;
 use crate::io::device;
 use crate::io::stdio::print;
@@ -35,13 +36,8 @@ struct Chosen<'a> {
     batch: usize,
     compute: &'static str,
     chosen: &'static str,
-    splits: u32,
-    /// Clusters that share the steps along K of all tiles; null for one per tile.
-    clusters: Option<u32>,
-    /// Blocks that share a multiprocessor, if fewer than fit.
-    blocks_per_multiprocessor: Option<u32>,
-    /// Whether A and B are copied first, by choice.
-    packed: bool,
+    #[serde(flatten)]
+    division: DivisionLine,
     /// Operands that are copied first, by choice or because the kernel cannot read them.
     copies: Vec<Copied>,
     /// Whether rows of packed matrices are misaligned.
@@ -62,7 +58,6 @@ impl<'a> Chosen<'a> {
         choice: &Configuration,
     ) -> Self {
         let Gemm { m, n, k, trans_a, trans_b, batch, compute, .. } = *gemm;
-        let Configuration { kernel, splits, clusters, blocks_per_multiprocessor, staged } = *choice;
         let [rows_a, rows_b, _] = gemm.rows_begin_on_16_bytes();
         let copies = ["A", "B"].into_iter().zip(Auto::copies(gemm, choice));
         // In 16 bits only misaligned rows are copied, which has a line of its own.
@@ -80,11 +75,8 @@ impl<'a> Chosen<'a> {
             trans_b,
             batch,
             compute: compute.name(),
-            chosen: kernel.name(),
-            splits,
-            clusters,
-            blocks_per_multiprocessor,
-            packed: staged,
+            chosen: choice.kernel.name(),
+            division: choice.into(),
             copies: copies.collect(),
             has_odd_rows: compute.is_16_bits() && !(rows_a && rows_b),
             measured: auto.measured_choice(gemm).map(|found| found.source.to_string()),
@@ -96,27 +88,23 @@ impl<'a> Chosen<'a> {
 #[derive(Serialize)]
 struct CandidateLine {
     kernel: &'static str,
-    splits: u32,
-    clusters: Option<u32>,
-    blocks_per_multiprocessor: Option<u32>,
-    packed: bool,
+    #[serde(flatten)]
+    division: DivisionLine,
     predicted_ms: f64,
     /// Whether memory is the limit.
     memory_bound: bool,
+    #[serde(skip)]
+    configuration: Configuration,
 }
 
 impl From<Prediction> for CandidateLine {
     fn from(Prediction { configuration, ns, memory_bound }: Prediction) -> Self {
-        let Configuration { kernel, splits, clusters, blocks_per_multiprocessor, staged } =
-            configuration;
         Self {
-            kernel: kernel.name(),
-            splits,
-            clusters,
-            blocks_per_multiprocessor,
-            packed: staged,
+            kernel: configuration.kernel.name(),
+            division: (&configuration).into(),
             predicted_ms: 1e-6 * ns,
             memory_bound,
+            configuration,
         }
     }
 }
@@ -222,36 +210,13 @@ fn text(shape: Shape, chosen: &Chosen<'_>, choice: &Configuration) -> String {
         text += "  misaligned rows of A or B are copied first, unless the kernel reads them; \
                  `Layout::padded` aligns them\n";
     }
-    let width = chosen.candidates.iter().map(|line| line.kernel.len()).max().unwrap_or(0).max(20);
-    for line in &chosen.candidates {
-        let CandidateLine {
-            kernel,
-            splits,
-            clusters,
-            blocks_per_multiprocessor,
-            packed,
-            predicted_ms,
-            memory_bound,
-        } = line;
-        let bound = match memory_bound {
-            true => ", limited by memory",
-            false => ", limited by the multiprocessors",
-        };
-        let how = match clusters {
-            Some(clusters) => format!(" by {clusters} clusters"),
-            None if *packed => ", staged".to_owned(),
-            None => String::new(),
-        };
-        let bound = match blocks_per_multiprocessor {
-            Some(1) => format!("{bound}, 1 block on a multiprocessor"),
-            Some(blocks) => format!("{bound}, {blocks} blocks on a multiprocessor"),
-            None => bound.to_owned(),
-        };
-        text += &format!(
-            "  {kernel:<width$}{splits:>4} {:<6}{how:<17}{:>14} predicted{bound}\n",
-            if *splits == 1 { "split" } else { "splits" },
-            milliseconds(*predicted_ms)
-        );
+    let names = chosen.candidates.iter().map(|line| line.configuration.to_string());
+    let names: Vec<_> = names.collect();
+    let width = names.iter().map(String::len).max().unwrap_or(0);
+    for (name, line) in names.iter().zip(&chosen.candidates) {
+        let limit = if line.memory_bound { "memory" } else { "the multiprocessors" };
+        let predicted = milliseconds(line.predicted_ms);
+        text += &format!("  {name:<width$}{predicted:>14} predicted, limited by {limit}\n");
     }
     text
 }

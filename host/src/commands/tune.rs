@@ -2,7 +2,7 @@
 
 mod accept;
 pub mod args;
-mod lines;
+pub(super) mod lines;
 mod products;
 mod refit;
 mod validate;

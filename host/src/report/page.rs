@@ -127,6 +127,10 @@ fn page(record: &Record<'_>) -> String {
             format!("clusters: one for each tile ({asked} were asked for)\n")
         }
     };
+    let multicast = match (title.chosen, title.multicast) {
+        (None, Some(blocks)) => format!("multicast: B to {blocks} blocks\n"),
+        _ => String::new(),
+    };
     let interval = samples.interval().map(|(low, high)| {
         format!("; 95 % interval of the median: {} to {}", milliseconds(low), milliseconds(high))
     });
@@ -138,7 +142,7 @@ fn page(record: &Record<'_>) -> String {
         }
     };
     format!(
-        "{}{table}\n{how}{clusters}samples: {}{launches}{range}{}\n{}{}{}check:   {}\n{}",
+        "{}{table}\n{how}{clusters}{multicast}samples: {}{launches}{range}{}\n{}{}{}check:   {}\n{}",
         product(setting),
         samples.ms.len(),
         interval.unwrap_or_default(),

@@ -281,7 +281,9 @@ pub enum KernelAbi {
     ///   [`KernelDescriptor::entry_points`].
     /// - The map of a transposed A has boxes of [`PANEL`](crate::abi::tensor_core::PANEL) columns
     ///   by BK rows.
-    /// - The map of a transposed B has boxes of BK columns by BN rows.
+    /// - The map of a transposed B has boxes of BK columns by the rows of an
+    ///   [`even_part`](crate::abi::tensor_core::even_part) of BN, and that of A as it is the rows of
+    ///   an [`equal_part`](crate::abi::tensor_core::equal_part) of BM.
     WgmmaBatched,
     /// The parameters of `WgmmaBatched`, followed by those for clusters that share tiles, whose
     /// blocks each have a part of K:
@@ -307,8 +309,12 @@ pub enum KernelAbi {
     /// anywhere](KernelDescriptor::reads). A's map is then not used.
     ///
     /// Boxes of A that is not transposed have the rows of an
-    /// [`even_part`](crate::abi::tensor_core::even_part) of 64, and boxes of a transposed B those of
-    /// BN.
+    /// [`even_part`](crate::abi::tensor_core::even_part) of 64. If blocks
+    /// [multicast](crate::abi::tensor_core::options::multicast) B, a cluster has as many for each
+    /// part of K, ranks of a part follow each other, and tiles are counted in columns of as many.
+    /// `partials` and `counters` are then as many times as large. Boxes of a transposed B have their
+    /// share of the rows of a [`shared_part`](crate::abi::tensor_core::shared_part) of BN, and boxes
+    /// of B as it is their share of BK rows.
     WgmmaClusters,
     /// Addresses of A and B in 16 bits:
     ///

@@ -18,13 +18,32 @@ pub const MAX_CLUSTER_SIZE: u32 = 8;
 
 /// The length of each part, if as few as possible of at most `most` make up `all`.
 ///
+/// The last one may be shorter.
+#[inline(always)]
+pub const fn equal_part(all: u32, most: u32) -> u32 {
+    match all.div_ceil(most) {
+        0 => 1,
+        parts => all.div_ceil(parts),
+    }
+}
+
+/// The length of each part, if as few as possible of at most `most` make up `all`.
+///
 /// Several parts have a multiple of eight; the last one may be shorter.
 #[inline(always)]
 pub const fn even_part(all: u32, most: u32) -> u32 {
-    match all.div_ceil(most) {
-        0 | 1 => all,
-        parts => all.div_ceil(parts).next_multiple_of(8),
+    match equal_part(all, most) {
+        part if part >= all => all,
+        part => part.next_multiple_of(8),
     }
+}
+
+/// The columns of a tile, if `together` blocks copy equal parts of its transposed B.
+///
+/// As few tiles as possible of at most `most` columns, a multiple of eight, make up `all`.
+#[inline(always)]
+pub const fn shared_part(all: u32, most: u32, together: u32) -> u32 {
+    even_part(all, most).next_multiple_of(together)
 }
 
 /// The terms of the parameter `options`.
@@ -39,6 +58,23 @@ pub mod options {
     ///
     /// Only for a kernel with [`KernelAbi::WgmmaClusters`](crate::abi::KernelAbi::WgmmaClusters).
     pub const TRANSPOSED_C: u32 = 1 << 3;
+
+    /// Where the number of blocks that share copies of B begins: see [`multicast`].
+    const MULTICAST_AT: u32 = 4;
+
+    /// The option for `blocks` neighbours of a cluster, from 1 to 8, whose tiles lie below each
+    /// other: each copies a part of their B to all of them.
+    ///
+    /// Only for a kernel with [`KernelAbi::WgmmaClusters`](crate::abi::KernelAbi::WgmmaClusters).
+    pub const fn multicast(blocks: u32) -> u32 {
+        (blocks - 1) << MULTICAST_AT
+    }
+
+    /// The number of blocks of [`multicast`].
+    #[inline(always)]
+    pub const fn multicast_blocks(options: u32) -> u32 {
+        (options >> MULTICAST_AT) % 8 + 1
+    }
 }
 
 /// The entry points of a kernel with variants of `types`, or of `layouts` and types.

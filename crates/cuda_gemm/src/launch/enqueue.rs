@@ -81,9 +81,10 @@ impl Core {
         products: u32,
         launch: &Launch,
     ) -> Result<[CUtensorMap; 2], Error> {
-        let (device, kernel) = (self.stream.device(), self.launches.configuration().kernel);
+        let (device, configuration) = (self.stream.device(), self.launches.configuration());
         let gemm = &self.launches.form().gemm;
-        let make = || tensor_map::part_maps(device, kernel, gemm, launch, operands, products);
+        let make =
+            || tensor_map::part_maps(device, configuration, gemm, launch, operands, products);
         self.maps.get(([launch.row, launch.col], operands, products), make)
     }
 
@@ -100,7 +101,7 @@ impl Core {
         [alpha, beta]: [f32; 2],
         extras: &RawExtras,
     ) -> Result<(), Error> {
-        let Configuration { kernel, splits, .. } = *self.launches.configuration();
+        let Configuration { kernel, splits, multicast, .. } = *self.launches.configuration();
         let (form, abi) = (self.launches.form(), kernel.abi());
         let gemm = &form.gemm;
         let [a, b, c] = operands.map(|operand| operand.of_product(product));
@@ -123,6 +124,7 @@ impl Core {
             (!is_mma && b.stride == 0, options::BROADCAST_B),
             (gemm.output != Element::F32, options::HALF_OUTPUT),
             (is_wgmma && c.transposed, options::TRANSPOSED_C),
+            (multicast > 1, options::multicast(multicast)),
         ];
         let is_single = gemm.batch == 1 && !gemm.pointers;
         let mut arguments = Arguments {

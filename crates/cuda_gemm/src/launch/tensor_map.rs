@@ -5,13 +5,13 @@
 use std::ffi::{c_uint, c_void};
 
 use cuda_driver::sys;
-use kernels_gpu::abi::tensor_core::{BK, PANEL, even_part};
+use kernels_gpu::abi::tensor_core::{BK, PANEL, equal_part, even_part, shared_part};
 use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Reads, Tile};
 
 use super::staging::Operand;
 use crate::device::Device;
 use crate::error::Error;
-use crate::plan::Launch;
+use crate::plan::{Configuration, Launch};
 use crate::problem::{Compute, Gemm};
 
 /// `CU_TENSOR_MAP_DATA_TYPE_FLOAT16`, `_FLOAT32`, `_BFLOAT16` and `_TFLOAT32`, which rounds f32.
@@ -116,12 +116,13 @@ fn encode_part(
 /// The tensor maps of a launch's parts of A and B, for `products` products.
 pub(super) fn part_maps(
     device: &Device,
-    kernel: &KernelDescriptor,
+    configuration: &Configuration,
     gemm: &Gemm,
     launch: &Launch,
     operands: [Operand; 2],
     products: u32,
 ) -> Result<[sys::CUtensorMap; 2], Error> {
+    let kernel = configuration.kernel;
     let (abi, tile) = (kernel.abi(), kernel.tile());
     let products_of_map = abi.has_batches().then_some(products);
     match abi {
@@ -133,7 +134,8 @@ pub(super) fn part_maps(
             tf32_maps(device, tile, gemm, launch, operands, products)
         }
         KernelAbi::Wgmma | KernelAbi::WgmmaBatched | KernelAbi::WgmmaClusters => {
-            maps_of_16_bits(device, kernel, gemm, operands, products_of_map)
+            let multicast = configuration.multicast;
+            maps_of_16_bits(device, (kernel, multicast), gemm, operands, products_of_map)
         }
         _ => maps(device, tile, gemm, launch, operands, products_of_map),
     }
@@ -187,10 +189,10 @@ fn tf32_maps(
     Ok([map_a, map_b])
 }
 
-/// The maps for a kernel of 16-bit operands.
+/// The maps for a kernel of 16-bit operands, whose B `multicast` blocks copy in parts.
 fn maps_of_16_bits(
     device: &Device,
-    kernel: &KernelDescriptor,
+    (kernel, multicast): (&KernelDescriptor, u32),
     gemm: &Gemm,
     [a, b]: [Operand; 2],
     products: Option<u32>,
@@ -202,12 +204,16 @@ fn maps_of_16_bits(
     // the copy engine time.
     let [bm, cols] = match kernel.abi() {
         KernelAbi::WgmmaClusters => {
-            [(gemm.m, PANEL), (gemm.n, bn)].map(|(all, most)| even_part(all as u32, most).max(1))
+            let part = shared_part(gemm.n as u32, bn, multicast) / multicast;
+            [even_part(gemm.m as u32, PANEL), part].map(|lines| lines.max(1))
+        }
+        KernelAbi::WgmmaBatched => {
+            [equal_part(gemm.m as u32, bm), even_part(gemm.n as u32, bn).max(1)]
         }
         _ => [bm, bn],
     };
     let box_a = if a.transposed { [BK, PANEL] } else { [bm, BK] };
-    let box_b = if b.transposed { [cols, BK] } else { [BK, PANEL.min(bn)] };
+    let box_b = if b.transposed { [cols, BK] } else { [BK / multicast, PANEL.min(bn)] };
     let map = |matrix, shape, boxes: [u32; 2]| {
         let format = Format::of_16_bits(gemm.compute == Compute::F16, boxes[1]);
         encode_part(device, products, matrix, 0, shape, boxes, format)

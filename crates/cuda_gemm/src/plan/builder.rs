@@ -104,6 +104,14 @@ impl PlanBuilder {
         self
     }
 
+    /// Multicast of B: see [`Configuration::multicast`].
+    ///
+    /// The number is rounded down to the most possible power of two; 0 counts as 1.
+    pub fn multicast(mut self, multicast: u32) -> Self {
+        self.configuration.multicast = multicast;
+        self
+    }
+
     /// Sets the blocks that share a multiprocessor: the most, or one with more stages.
     ///
     /// Any number below the most counts as one. See [`Configuration::blocks_per_multiprocessor`].

@@ -1,13 +1,18 @@
 //! Clusters of blocks that share tiles, each block with a part of K.
 
 use kernels_gpu::abi::tensor_core::MAX_CLUSTER_SIZE;
-use kernels_gpu::abi::{KernelAbi, KernelDescriptor};
+use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Reads, Tile};
 
+use super::configuration::Configuration;
+use super::form::KernelForm;
 use super::panel::Workspace;
 use crate::problem::Gemm;
 
 /// Exclusive limit of all tiles' steps along K: the kernel counts them in 31 bits.
 const MAX_UNITS: u64 = 1 << 31;
+
+/// The most blocks that share copies of B: each still copies whole lines of a step.
+const MAX_MULTICAST: u32 = 4;
 
 /// The steps along K of a kernel.
 pub(crate) fn steps(gemm: &Gemm, kernel: &KernelDescriptor) -> u64 {
@@ -22,6 +27,29 @@ pub(crate) fn most_splits(gemm: &Gemm, kernel: &KernelDescriptor) -> u32 {
         }
         _ => 1,
     }
+}
+
+/// The most blocks, for each of `splits`, that share copies of B; a power of two.
+///
+/// Each has a tile of its own, unless the number of tiles is odd.
+pub(crate) fn most_multicast(form: &KernelForm, kernel: &KernelDescriptor, splits: u32) -> u32 {
+    let gemm = &form.gemm;
+    let copies_both = kernel.reads(false, gemm.trans_a) != Reads::Anywhere;
+    if kernel.abi() != KernelAbi::WgmmaClusters || !copies_both || gemm.depth() == 0 {
+        return 1;
+    }
+    let tiles = gemm.m.div_ceil(kernel.tile().bm as usize);
+    let most = (MAX_CLUSTER_SIZE / splits.max(1)).min(MAX_MULTICAST);
+    let most = most.min(u32::try_from(tiles).unwrap_or(u32::MAX)).max(1);
+    // A power of two divides a step along K, and the part of a tile.
+    1 << most.ilog2()
+}
+
+/// The tiles of C in the form of the launches, where `multicast` of them below each other are one.
+pub(crate) fn cluster_tiles(gemm: &Gemm, kernel: &KernelDescriptor, multicast: u32) -> u64 {
+    let along = |size: usize, tile: u32| (size as u64).div_ceil(tile.into());
+    let Tile { bm, bn, .. } = kernel.tile();
+    along(gemm.m, bm * multicast).saturating_mul(along(gemm.n, bn))
 }
 
 /// The number of clusters of `splits` blocks that share the steps of all tiles (stream-K).
@@ -53,11 +81,11 @@ fn units(gemm: &Gemm, kernel: &KernelDescriptor, tiles: u64, splits: u32) -> u64
 }
 
 /// The workspace of a launch whose clusters share tiles.
-pub(super) fn workspace(kernel: &KernelDescriptor, splits: u32, clusters: u32) -> Workspace {
-    let (tile, clusters) = (kernel.tile(), u128::from(clusters));
-    let warps = splits * kernel.warps_with_sums();
+pub(super) fn workspace(configuration: &Configuration, clusters: u32) -> Workspace {
+    let Configuration { kernel, splits, multicast, .. } = *configuration;
+    let (tile, tiles) = (kernel.tile(), u128::from(clusters) * u128::from(multicast));
     Workspace {
-        partials: clusters * 2 * u128::from(tile.bm) * u128::from(tile.bn),
-        counters: clusters * u128::from(warps),
+        partials: tiles * 2 * u128::from(tile.bm) * u128::from(tile.bn),
+        counters: tiles * u128::from(splits * kernel.warps_with_sums()),
     }
 }

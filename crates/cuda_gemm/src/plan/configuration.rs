@@ -4,7 +4,8 @@ use std::fmt;
 
 use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Target};
 
-use super::clusters::most_splits;
+use super::clusters::{most_multicast, most_splits};
+use super::form::KernelForm;
 use crate::problem::{Compute, Gemm};
 
 /// A kernel, and the division of a product among its blocks.
@@ -27,6 +28,12 @@ pub struct Configuration {
     ///
     /// `None` means one cluster per tile. For a kernel with [`KernelAbi::WgmmaClusters`].
     pub clusters: Option<u32>,
+    /// Blocks whose tiles lie below each other and that copy B for all of them; 1 if each copies it
+    /// for itself.
+    ///
+    /// A cluster then has as many blocks for each of its `splits`. For a kernel with
+    /// [`KernelAbi::WgmmaClusters`] that copies both operands in bulk.
+    pub multicast: u32,
     /// Blocks per multiprocessor, if fewer than [the
     /// most](KernelDescriptor::blocks_per_multiprocessor).
     ///
@@ -39,7 +46,14 @@ pub struct Configuration {
 impl Configuration {
     /// A configuration whose blocks compute whole tiles.
     pub const fn new(kernel: &'static KernelDescriptor) -> Self {
-        Self { kernel, splits: 1, clusters: None, blocks_per_multiprocessor: None, staged: false }
+        Self {
+            kernel,
+            splits: 1,
+            clusters: None,
+            multicast: 1,
+            blocks_per_multiprocessor: None,
+            staged: false,
+        }
     }
 
     /// Whether a product's size, precision and layout can be launched like this; otherwise the
@@ -52,7 +66,8 @@ impl Configuration {
         gemm: &Gemm,
         capability: (u32, u32),
     ) -> Result<(), String> {
-        let Self { kernel, splits, clusters, blocks_per_multiprocessor: blocks, staged } = *self;
+        let Self { kernel, splits, clusters, multicast, staged, .. } = *self;
+        let blocks = self.blocks_per_multiprocessor;
         let (name, abi) = (kernel.name(), kernel.abi());
         if gemm.compute.with(kernel).is_err() && !is_fma_for_tf32(gemm, kernel) {
             return Err(format!("`{name}` does not compute in {}", gemm.compute));
@@ -73,6 +88,7 @@ impl Configuration {
         let most_splits = if has_clusters { most_splits(gemm, kernel) } else { u32::MAX };
         let has_blocks = kernel.blocks_per_multiprocessor() > 1;
         let is_possible = (1..=most_splits).contains(&splits)
+            && (1..=most_multicast(&KernelForm::new(gemm, kernel), kernel, splits)).contains(&multicast)
             && clusters.is_none_or(|clusters| clusters > 0 && has_clusters)
             && blocks.is_none_or(|blocks| blocks == 1 && has_clusters && has_blocks);
         is_possible.then_some(()).ok_or_else(|| format!("`{name}` cannot be launched so: {self}"))
@@ -89,7 +105,7 @@ impl PartialEq for Configuration {
         let parts = |of: &Self| {
             // Names are unique.
             let name = of.kernel.name();
-            (name, of.splits, of.clusters, of.blocks_per_multiprocessor, of.staged)
+            (name, of.splits, of.clusters, of.multicast, of.blocks_per_multiprocessor, of.staged)
         };
         parts(self) == parts(other)
     }
@@ -106,13 +122,16 @@ impl fmt::Debug for Configuration {
 /// Writes words, as in `wgmma_split_64x16 in 2 splits by 66 clusters`.
 impl fmt::Display for Configuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kernel, splits, clusters, blocks_per_multiprocessor, staged } = *self;
+        let Self { kernel, splits, clusters, multicast, blocks_per_multiprocessor, staged } = *self;
         f.write_str(kernel.name())?;
         if splits > 1 {
             write!(f, " in {splits} splits")?;
         }
         if let Some(clusters) = clusters {
             write!(f, " by {clusters} clusters")?;
+        }
+        if multicast > 1 {
+            write!(f, ", B multicast to {multicast}")?;
         }
         if let Some(blocks) = blocks_per_multiprocessor {
             let blocks_are = if blocks == 1 { "block" } else { "blocks" };

@@ -2,9 +2,9 @@
 
 use kernels_gpu::abi::{Arithmetic, KernelAbi, KernelDescriptor, Shared};
 
-use super::clusters;
+use super::clusters::{self, cluster_tiles};
 use super::configuration::Configuration;
-use super::form::{KernelForm, tiles};
+use super::form::KernelForm;
 use super::panel::{Launch, Workspace, panels};
 use super::{persistent, stream_k};
 use crate::device::Limits;
@@ -83,12 +83,12 @@ impl LaunchPlan {
         gemm.validate()?;
         let kernel = configuration.kernel;
         let gemm = gemm.computed_in(gemm.compute.with(kernel)?);
-        let Configuration { splits, clusters, blocks_per_multiprocessor: blocks, .. } =
-            *configuration;
+        let Configuration { splits, clusters, multicast, .. } = *configuration;
+        let blocks = configuration.blocks_per_multiprocessor;
         let has_clusters = kernel.abi() == KernelAbi::WgmmaClusters;
         let most_blocks = kernel.blocks_per_multiprocessor();
         let blocks = blocks.map_or(most_blocks, |blocks| blocks.min(most_blocks));
-        let is_divided = clusters.is_some() || blocks != most_blocks;
+        let is_divided = clusters.is_some() || multicast > 1 || blocks != most_blocks;
         if splits > 1 && !kernel.abi().splits_k() || is_divided && !has_clusters {
             return Err(Error::CannotSplit { kernel: kernel.name() });
         }
@@ -105,6 +105,7 @@ impl LaunchPlan {
             false => MAX_SPLITS.min(limits.grid[2]).max(1),
         };
         let splits = splits.clamp(1, most_splits);
+        let most_multicast = clusters::most_multicast(&form, kernel, splits);
         let split_steps = steps.div_ceil(splits).max(1);
         // No split is empty, except the only one of an empty sum. Blocks of a cluster may have
         // different numbers of steps.
@@ -115,6 +116,7 @@ impl LaunchPlan {
             configuration: Configuration {
                 splits,
                 clusters: None,
+                multicast: 1 << multicast.clamp(1, most_multicast).ilog2(),
                 blocks_per_multiprocessor: (blocks != most_blocks).then_some(1),
                 ..*configuration
             },
@@ -175,9 +177,10 @@ impl LaunchPlan {
     /// Plans the single launch for all tiles, for a kernel of 16-bit operands.
     fn lay_out_tiles(&mut self, clusters: Option<u32>, limits: &Limits) -> Result<(), Error> {
         let (kernel, gemm) = (self.configuration.kernel, &self.form.gemm);
-        let (splits, tiles) = (self.configuration.splits, tiles(gemm, kernel));
-        if tiles.saturating_mul(splits.into()) >= MAX_TILES {
-            let max = ((MAX_TILES - 1) / u64::from(splits)) as usize;
+        let Configuration { splits, multicast, .. } = self.configuration;
+        let (blocks, tiles) = (splits * multicast, cluster_tiles(gemm, kernel, multicast));
+        if tiles.saturating_mul(blocks.into()) >= MAX_TILES {
+            let max = ((MAX_TILES - 1) / u64::from(blocks)) as usize;
             let (what, value) = ("C, counted in tiles,", tiles as usize);
             return Err(Error::TooLarge { what, value, max });
         }
@@ -187,12 +190,12 @@ impl LaunchPlan {
         let clusters =
             clusters.and_then(|asked| clusters::stream_k(gemm, kernel, tiles, splits, asked));
         if let Some(clusters) = clusters {
-            self.workspace = clusters::workspace(kernel, splits, clusters);
+            self.workspace = clusters::workspace(&self.configuration, clusters);
         }
         self.configuration.clusters = clusters;
         let most = match (kernel.abi(), clusters) {
             (KernelAbi::MmaPointers, _) => limits.grid[1].max(1).into(),
-            (_, None) => (MAX_TILES - 1) / (tiles * u64::from(splits)),
+            (_, None) => (MAX_TILES - 1) / (tiles * u64::from(blocks)),
             (_, Some(_)) => u64::MAX,
         };
         // `validate` accepted the batch and the sizes; the tiles are fewer than 2^31.
@@ -233,7 +236,7 @@ impl LaunchPlan {
 
     /// The grid of a launch for `products` products.
     pub fn grid(&self, launch: &Launch, products: u32) -> [u32; 3] {
-        let Configuration { kernel, splits, clusters, .. } = self.configuration;
+        let Configuration { kernel, splits, clusters, multicast, .. } = self.configuration;
         let [x, y] = launch.grid;
         if kernel.arithmetic() != Arithmetic::Bits16 {
             let z = if kernel.is_persistent() { 1 } else { splits * products };
@@ -243,15 +246,16 @@ impl LaunchPlan {
             return [x, products, 1];
         }
         // At most `MAX_TILES`, or the requested clusters.
-        let blocks = clusters.unwrap_or(x * products) * splits;
+        let blocks = clusters.unwrap_or(x * products) * splits * multicast;
         let most = if kernel.is_persistent() { self.multiprocessors } else { u32::MAX };
         [blocks.min(most), 1, 1]
     }
 
     /// Blocks of a cluster, along x; `None` for launches without clusters.
     pub fn cluster(&self) -> Option<u32> {
-        match self.configuration.kernel.abi() {
-            KernelAbi::WgmmaClusters => Some(self.configuration.splits),
+        let Configuration { kernel, splits, multicast, .. } = self.configuration;
+        match kernel.abi() {
+            KernelAbi::WgmmaClusters => Some(splits * multicast),
             KernelAbi::Wgmma | KernelAbi::WgmmaBatched => Some(1),
             _ => None,
         }

@@ -7,8 +7,21 @@ use kernels_gpu::abi::{KernelAbi, KernelDescriptor};
 use super::Auto;
 use super::configurations::Candidates;
 use super::model::Prediction;
-use crate::plan::{Configuration, KernelForm, most_splits};
+use crate::plan::{Configuration, KernelForm, most_multicast, most_splits};
 use crate::problem::Gemm;
+
+/// What a launch must have: see the fields of [`Configuration`]. `None` leaves the choice.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked {
+    /// Parts of K.
+    pub splits: Option<u32>,
+    /// Clusters of stream-K.
+    pub clusters: Option<u32>,
+    /// Blocks that share copies of B.
+    pub multicast: Option<u32>,
+    /// Blocks that share a multiprocessor.
+    pub blocks_per_multiprocessor: Option<u32>,
+}
 
 impl Auto {
     /// The best kernels for a product, up to `count`. Each has its best configuration.
@@ -59,18 +72,19 @@ impl Auto {
         all
     }
 
-    /// The best configuration of a kernel for a product. It has the requested splits, clusters and
-    /// blocks per multiprocessor.
+    /// The best configuration of a kernel for a product, among those that have what is asked for.
     ///
     /// Only kernels with [`KernelAbi::WgmmaClusters`] have choices besides the splits.
     ///
     /// ```
+    /// use cuda_gemm::select::Asked;
     /// use cuda_gemm::{Compute, Device, DeviceChoice, Gemm, find_kernel};
     ///
     /// let auto = Device::open(DeviceChoice::SoftSm90)?.auto()?;
     /// let gemm = Gemm::new(16, 4096, 4096).computed_in(Compute::Bf16);
     /// let kernel = find_kernel("wgmma_split_64x16")?;
-    /// let division = auto.division(&gemm, kernel, [Some(2), None, None]);
+    /// let asked = Asked { splits: Some(2), ..Asked::default() };
+    /// let division = auto.division(&gemm, kernel, asked);
     /// assert_eq!(division.splits, 2);
     /// # Ok::<(), cuda_gemm::Error>(())
     /// ```
@@ -78,12 +92,14 @@ impl Auto {
         &self,
         gemm: &Gemm,
         kernel: &'static KernelDescriptor,
-        [splits, clusters, blocks]: [Option<u32>; 3],
+        asked: Asked,
     ) -> Configuration {
+        let Asked { splits, clusters, multicast, blocks_per_multiprocessor: blocks } = asked;
         let most_blocks = kernel.blocks_per_multiprocessor();
         let whole = Configuration {
             splits: splits.unwrap_or(1),
             clusters,
+            multicast: multicast.unwrap_or(1),
             blocks_per_multiprocessor: blocks
                 .and_then(|blocks| (blocks < most_blocks).then_some(1)),
             ..Configuration::new(kernel)
@@ -97,7 +113,8 @@ impl Auto {
             resident: most_blocks,
             multiprocessors: self.model.multiprocessors(),
         };
-        let mut asked = candidates.clusters(&KernelForm::new(gemm, kernel));
+        let form = KernelForm::new(gemm, kernel);
+        let mut asked = candidates.clusters(&form);
         if blocks.is_some() {
             asked.retain(|one| one.blocks_per_multiprocessor == whole.blocks_per_multiprocessor);
         }
@@ -105,7 +122,13 @@ impl Auto {
             // Each number of blocks per multiprocessor comes with one cluster per tile.
             asked.retain(|one| one.splits == 1 && one.clusters.is_none());
             let splits = splits.clamp(1, most_splits(gemm, kernel));
+            asked.retain(|one| one.multicast <= most_multicast(&form, kernel, splits));
             asked.iter_mut().for_each(|one| one.splits = splits);
+        }
+        if let Some(multicast) = multicast {
+            asked.retain(|one| one.multicast == 1 && one.clusters.is_none());
+            let possible = |splits| multicast.clamp(1, most_multicast(&form, kernel, splits));
+            asked.iter_mut().for_each(|one| one.multicast = 1 << possible(one.splits).ilog2());
         }
         if clusters.is_some() {
             asked.retain(|one| one.clusters.is_none());

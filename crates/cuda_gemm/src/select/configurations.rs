@@ -5,7 +5,10 @@ use kernels_gpu::abi::{Arithmetic, KernelAbi, KernelDescriptor, Reads};
 use super::copies::copied;
 use super::grid::whole_splits;
 use super::model::Prediction;
-use crate::plan::{Configuration, KernelForm, copy_ld, most_splits, steps, stream_k, tiles};
+use crate::plan::{
+    Configuration, KernelForm, cluster_tiles, copy_ld, most_multicast, most_splits, steps, stream_k,
+    tiles,
+};
 use crate::problem::Gemm;
 
 /// The most waves that splitting K makes. Beyond them there are enough blocks anyway.
@@ -71,12 +74,18 @@ impl Candidates<'_> {
     /// blocks share a multiprocessor, or one has it alone.
     pub(super) fn clusters(&self, form: &KernelForm) -> Vec<Configuration> {
         let Self { gemm, kernel, multiprocessors, .. } = *self;
-        let tiles = tiles(&form.gemm, kernel);
         let most = kernel.blocks_per_multiprocessor();
         let mut all = Vec::new();
-        for splits in CLUSTER_SPLITS.into_iter().filter(|of| *of <= most_splits(gemm, kernel)) {
+        let splits = CLUSTER_SPLITS.into_iter().filter(|of| *of <= most_splits(gemm, kernel));
+        let sizes = splits.flat_map(|splits| {
+            let most = most_multicast(form, kernel, splits);
+            (0..=most.ilog2()).map(move |log| (splits, 1 << log))
+        });
+        for (splits, multicast) in sizes {
+            let tiles = cluster_tiles(&form.gemm, kernel, multicast);
             let with = |blocks: u32| Configuration {
                 splits,
+                multicast,
                 blocks_per_multiprocessor: (blocks < most).then_some(blocks),
                 ..Configuration::new(kernel)
             };
@@ -87,7 +96,7 @@ impl Candidates<'_> {
             };
             [most, 1].into_iter().for_each(|blocks| add(with(blocks)));
             for [blocks, at_once] in [[most, most], [most, 1], [1, 1]] {
-                let clusters = multiprocessors.saturating_mul(at_once) / splits;
+                let clusters = multiprocessors.saturating_mul(at_once) / (splits * multicast);
                 if stream_k(&form.gemm, kernel, tiles, splits, clusters) == Some(clusters) {
                     add(Configuration { clusters: Some(clusters), ..with(blocks) });
                 }

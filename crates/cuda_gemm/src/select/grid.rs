@@ -5,7 +5,7 @@ use kernels_gpu::abi::{KernelAbi, Reads};
 
 use super::copies::copied;
 use crate::plan::{
-    Configuration, Decomposition, KernelForm, MAX_SPLITS, is_aligned, steps, stream_k, tiles,
+    Configuration, Decomposition, KernelForm, MAX_SPLITS, cluster_tiles, is_aligned, steps, stream_k,
 };
 
 /// Rows of tiles that run at once: `kernels_gpu`'s raster.
@@ -59,11 +59,12 @@ impl Grid {
         let gemm = &form.gemm;
         let batch = gemm.batch as u64;
         let (products, launches) = if kernel.abi().has_batches() { (batch, 1) } else { (1, batch) };
-        let tiles = tiles(gemm, kernel).saturating_mul(products).max(1);
+        let multicast = configuration.multicast;
+        let tiles = cluster_tiles(gemm, kernel, multicast).saturating_mul(products).max(1);
         let steps = steps(gemm, kernel).max(1);
         let mut grid = Self {
             launches: launches as f64,
-            tiles: tiles as f64,
+            tiles: tiles as f64 * f64::from(multicast),
             full_waves: 0.0,
             last_wave: 1.0,
             steps: steps as f64,
@@ -87,7 +88,7 @@ impl Grid {
                 match asked.map(u64::from) {
                     None => {
                         grid.steps = steps.div_ceil(splits) as f64;
-                        grid.waves(tiles, splits, true, slots);
+                        grid.waves(tiles, splits * u64::from(multicast), true, slots);
                     }
                     Some(clusters) => {
                         grid.steps = (tiles as f64) * (steps as f64) / (clusters * splits) as f64;
@@ -97,7 +98,7 @@ impl Grid {
                         if is_shared {
                             grid.stream_k_parts = (clusters.div_ceil(tiles) + 1) as f64;
                         }
-                        grid.waves(clusters, splits, true, slots);
+                        grid.waves(clusters, splits * u64::from(multicast), true, slots);
                     }
                 }
             }
@@ -165,7 +166,7 @@ impl Edges {
         let tile = kernel.tile();
         // Elements that are copied together, and so in part outside. Even parts are not.
         let [down, across] = match kernel.abi() {
-            KernelAbi::WgmmaClusters => [
+            KernelAbi::WgmmaClusters | KernelAbi::WgmmaBatched => [
                 if form.gemm.trans_a { PANEL } else { 1 },
                 if form.gemm.trans_b { 1 } else { tile.bn },
             ],

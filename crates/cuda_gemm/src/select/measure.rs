@@ -5,7 +5,9 @@
 //! measured.
 //!
 //! All results must agree first ([`agreement`]). Then the choices take turns for several rounds. L2
-//! is cold: between two launches a buffer larger than L2 is overwritten. The median counts.
+//! is cold: launches take turns on more copies of the matrices than fit into it. To overwrite a
+//! buffer instead would leave L2 full of lines that the next launch has to write back. The median
+//! counts.
 
 mod agreement;
 mod rehearsal;

@@ -51,6 +51,7 @@ use crate::problem::{Compute, Gemm};
 use measured::Store;
 use product_key::ProductKey;
 
+pub use candidates::Asked;
 pub use changes::Change;
 pub use measure::{Measurement, Skipped};
 pub use measured::{MeasuredChoice, Source};

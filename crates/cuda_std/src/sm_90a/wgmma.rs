@@ -171,8 +171,8 @@ mod sealed {
 ///   K-major or MN-major as its [`Tile`] says;
 /// - A's tile is 64 lines;
 /// - a K-major tile of B is [`COLS`](Self::COLS) lines;
-/// - an MN-major tile of B is `COLS / 64` panels of 64 lines, one behind the other; if `COLS` is
-///   less than 64, it is the first `COLS` elements of each line of a single panel;
+/// - an MN-major tile of B is panels of 64 lines, one behind the other, with 64 columns each; of the
+///   last one, or the only one, the first elements of each line are columns;
 /// - only B's tile is narrow, and it then has `COLS` columns;
 /// - the tiles hold what is multiplied when the call is made: bulk copies have arrived when their
 ///   barrier says so, and any other writer has called
@@ -394,11 +394,20 @@ accumulators! {
     [f32; 64] 128 "m64n128":
         1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33
         34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63;
+    [f32; 80] 160 "m64n160":
+        1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33
+        34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63
+        64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79;
     [f32; 96] 192 "m64n192":
         1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33
         34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63
         64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79 80 81 82 83 84 85 86 87 88 89 90 91 92 93
         94 95;
+    [f32; 112] 224 "m64n224":
+        1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33
+        34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63
+        64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79 80 81 82 83 84 85 86 87 88 89 90 91 92 93
+        94 95 96 97 98 99 100 101 102 103 104 105 106 107 108 109 110 111;
     [f32; 128] 256 "m64n256":
         1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33
         34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63

@@ -45,8 +45,7 @@ impl Compared {
 
 /// A row without results: what was asked for.
 pub fn row(title: &Title, gemm: &Gemm, seed: Option<u64>) -> Row {
-    let Title { name, rung, chosen, splits, clusters, blocks_per_multiprocessor, staged, .. } =
-        *title;
+    let Title { name, rung, chosen, splits, clusters, multicast, staged, .. } = *title;
     let Gemm { m, n, k, trans_a, trans_b, batch, alpha, beta, .. } = *gemm;
     Row {
         kernel: name.to_owned(),
@@ -54,7 +53,8 @@ pub fn row(title: &Title, gemm: &Gemm, seed: Option<u64>) -> Row {
         chosen: chosen.map(str::to_owned),
         splits,
         clusters,
-        blocks_per_multiprocessor,
+        multicast,
+        blocks_per_multiprocessor: title.blocks_per_multiprocessor,
         packed: staged,
         m,
         n,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cuda_gemm::kernels::abi::{Arithmetic, KernelDescriptor};
 use cuda_gemm::kernels::{LADDER, TENSOR_CORE_LADDER};
+use cuda_gemm::select::Asked;
 use cuda_gemm::{
     Auto, Compute, Configuration, Device, Error as GemmError, Gemm, Kernel, PlanBuilder, Table,
     find_kernel, nearest_names, select,
@@ -243,7 +244,7 @@ impl Loaded {
         options: KernelOptions,
         choice: Selection,
     ) -> Result<Candidate, Error> {
-        let KernelOptions { splits, clusters, blocks_per_multiprocessor: blocks, staged } = options;
+        let KernelOptions { splits, clusters, staged, .. } = options;
         let mut title = Title {
             name: self.name,
             rung: self.rung,
@@ -261,7 +262,12 @@ impl Loaded {
         };
         let job = match &self.code {
             Ok(Code::Kernel(kernel)) => {
-                let asked = [splits, clusters, blocks];
+                let asked = Asked {
+                    splits,
+                    clusters,
+                    multicast: options.multicast,
+                    blocks_per_multiprocessor: options.blocks_per_multiprocessor,
+                };
                 let auto = kernel.device().auto()?;
                 let division = auto.division(&gemm, kernel.descriptor(), asked);
                 prepare(Ok(kernel.plan(gemm).divided(&Configuration { staged, ..division })))?
@@ -282,11 +288,11 @@ impl Loaded {
             Err(reason) => Err(Arc::clone(reason)),
         };
         if let Ok(Job::Kernel(plan)) = &job {
-            let Configuration { kernel, splits, clusters, blocks_per_multiprocessor, .. } =
-                *plan.configuration();
-            title.splits = kernel.abi().splits_k().then_some(splits);
-            title.clusters = clusters;
-            title.blocks_per_multiprocessor = blocks_per_multiprocessor;
+            let launched = *plan.configuration();
+            title.splits = launched.kernel.abi().splits_k().then_some(launched.splits);
+            title.clusters = launched.clusters;
+            title.multicast = (launched.multicast > 1).then_some(launched.multicast);
+            title.blocks_per_multiprocessor = launched.blocks_per_multiprocessor;
         }
         Ok(Candidate { title, job })
     }

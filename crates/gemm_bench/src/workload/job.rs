@@ -23,6 +23,10 @@ pub struct KernelOptions {
     ///
     /// The default is the number that seems best.
     pub clusters: Option<u32>,
+    /// Blocks that copy B for each other, limited to the possible number.
+    ///
+    /// For a kernel with clusters. The default is the number that seems best.
+    pub multicast: Option<u32>,
     /// Blocks that share a multiprocessor's memory: one, or the most possible.
     ///
     /// For a kernel with clusters. The default is the number that seems best.
@@ -57,6 +61,8 @@ pub struct Title {
     pub clusters: Option<u32>,
     /// The requested clusters, if any; they may exceed the possible number, or equal the tiles.
     pub asked_clusters: Option<u32>,
+    /// Blocks that copy B for each other; `None` if each copies it for itself.
+    pub multicast: Option<u32>,
     /// Resident blocks per multiprocessor, if they are limited.
     pub blocks_per_multiprocessor: Option<u32>,
     /// Whether A and B are copied first, as chosen by `auto` or requested.
@@ -71,10 +77,15 @@ impl Title {
 
     /// The choice of `auto`, in words; `None` for other rows.
     pub fn choice(&self) -> Option<String> {
-        let Self { chosen, splits, clusters, blocks_per_multiprocessor, staged, .. } = *self;
-        let whole = Configuration::new(find_kernel(chosen?).ok()?);
-        let splits = splits.unwrap_or(1);
-        let choice = Configuration { splits, clusters, blocks_per_multiprocessor, staged, ..whole };
+        let Self { clusters, blocks_per_multiprocessor, staged, .. } = *self;
+        let choice = Configuration {
+            splits: self.splits.unwrap_or(1),
+            clusters,
+            multicast: self.multicast.unwrap_or(1),
+            blocks_per_multiprocessor,
+            staged,
+            ..Configuration::new(find_kernel(self.chosen?).ok()?)
+        };
         Some(choice.to_string())
     }
 }

@@ -125,6 +125,13 @@ pub struct RunArgs {
           value_parser = clap::value_parser!(u32).range(1..))]
     clusters: Option<u32>,
 
+    /// Blocks with tiles below each other that copy B for each other: 1, 2 or 4.
+    ///
+    /// For wgmma_split; without it the number is chosen.
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    multicast: Option<u32>,
+
     /// Blocks that share a multiprocessor.
     ///
     /// For wgmma_split, whose stages fill the rest of shared memory; without it the number is
@@ -212,6 +219,7 @@ impl RunArgs {
                 ("--l2", self.l2.is_some()),
                 ("--splits", self.splits.is_some()),
                 ("--clusters", self.clusters.is_some()),
+                ("--multicast", self.multicast.is_some()),
                 ("--staged", self.staged),
                 ("--blocks-per-multiprocessor", self.blocks_per_multiprocessor.is_some()),
                 ("--table", self.table.is_some()),
@@ -229,6 +237,7 @@ impl RunArgs {
         KernelOptions {
             splits: self.splits,
             clusters: self.clusters,
+            multicast: self.multicast,
             blocks_per_multiprocessor: self.blocks_per_multiprocessor,
             staged: self.staged,
         }
@@ -269,6 +278,10 @@ impl RunArgs {
                 self.blocks_per_multiprocessor.is_some() && !shares_steps,
                 "--blocks-per-multiprocessor is for the kernels that share steps along K: name one of wgmma_split \
                  with --kernel (--list)",
+            ),
+            (
+                self.multicast.is_some() && !shares_steps,
+                "--multicast is for the kernels with clusters: name one of wgmma_split with --kernel (--list)",
             ),
             (
                 self.clusters.is_some() && !shares_steps,

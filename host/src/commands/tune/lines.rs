@@ -40,26 +40,44 @@ struct MeasuredLine {
     runs: Vec<RunLine>,
 }
 
+/// A configuration in a line of JSON.
 #[derive(Serialize, Deserialize)]
 struct ConfigurationLine {
     kernel: Cow<'static, str>,
+    #[serde(flatten)]
+    division: DivisionLine,
+}
+
+/// The division of a product in a line of JSON.
+#[derive(Serialize, Deserialize)]
+pub struct DivisionLine {
     splits: u32,
+    /// Clusters that share the steps along K of all tiles; null for one per tile.
     clusters: Option<u32>,
+    /// Blocks that copy B for each other.
+    #[serde(default = "one")]
+    multicast: u32,
+    /// Blocks that share a multiprocessor, if fewer than fit.
     blocks_per_multiprocessor: Option<u32>,
+    /// Whether A and B are copied first, by choice.
     packed: bool,
 }
 
-impl ConfigurationLine {
-    fn new(configuration: &Configuration) -> Self {
-        let Configuration { kernel, splits, clusters, blocks_per_multiprocessor, staged } =
-            *configuration;
-        Self {
-            kernel: kernel.name().into(),
-            splits,
-            clusters,
-            blocks_per_multiprocessor,
-            packed: staged,
-        }
+fn one() -> u32 {
+    1
+}
+
+impl From<&Configuration> for ConfigurationLine {
+    fn from(configuration: &Configuration) -> Self {
+        Self { kernel: configuration.kernel.name().into(), division: configuration.into() }
+    }
+}
+
+impl From<&Configuration> for DivisionLine {
+    fn from(configuration: &Configuration) -> Self {
+        let Configuration { splits, clusters, multicast, staged, .. } = *configuration;
+        let blocks_per_multiprocessor = configuration.blocks_per_multiprocessor;
+        Self { splits, clusters, multicast, blocks_per_multiprocessor, packed: staged }
     }
 }
 
@@ -76,7 +94,7 @@ struct RunLine {
 impl RunLine {
     fn new(run: &Run) -> Self {
         Self {
-            configuration: ConfigurationLine::new(&run.configuration),
+            configuration: ConfigurationLine::from(&run.configuration),
             predicted_ns: Some(run.predicted_ns),
             ns: run.ns,
             rms_error: run.rms_error,
@@ -110,7 +128,7 @@ pub fn sample(sample: &Sample) -> String {
         bias: gemm.epilogue.bias.is_some(),
         activation: gemm.epilogue.activation.is_some(),
         residual: gemm.epilogue.residual,
-        configuration: ConfigurationLine::new(configuration),
+        configuration: ConfigurationLine::from(configuration),
         ns: *ns,
         weight: *weight,
     })
@@ -136,10 +154,10 @@ pub fn parse_sample(line: &str) -> Result<Sample, String> {
     let gemm = Shape { m, n, k, trans_a, trans_b, batch }.gemm().computed_in(compute);
     let gemm = gemm.stored_as(output).scaled(1.0, line.beta).then(epilogue);
     gemm.validate().map_err(|error| error.to_string())?;
-    let ConfigurationLine { kernel, splits, clusters, blocks_per_multiprocessor, packed } =
-        line.configuration;
+    let ConfigurationLine { kernel, division } = line.configuration;
+    let DivisionLine { splits, clusters, multicast, blocks_per_multiprocessor, packed } = division;
     let kernel = find_kernel(&kernel).map_err(|error| error.to_string())?;
-    if splits == 0 || clusters == Some(0) || blocks_per_multiprocessor == Some(0) {
+    if splits.min(multicast) == 0 || clusters == Some(0) || blocks_per_multiprocessor == Some(0) {
         return Err("a count is 0".to_owned());
     }
     let is_positive = |value: f64| value.is_finite() && value > 0.0;
@@ -149,6 +167,7 @@ pub fn parse_sample(line: &str) -> Result<Sample, String> {
     let configuration = Configuration {
         splits,
         clusters,
+        multicast,
         blocks_per_multiprocessor,
         staged: packed,
         ..Configuration::new(kernel)
@@ -162,7 +181,7 @@ pub fn measured(auto: &Auto, measured: &Measurement) -> String {
         let configuration = timed.configuration();
         let predicted = auto.model().time(&measured.gemm, &configuration);
         RunLine {
-            configuration: ConfigurationLine::new(&configuration),
+            configuration: ConfigurationLine::from(&configuration),
             predicted_ns: predicted.map(|predicted| predicted.ns),
             ns: timed.ns,
             rms_error: None,

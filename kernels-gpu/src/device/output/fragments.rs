@@ -23,7 +23,7 @@ use cuda_std::vec;
 
 use crate::device::output::places::{ColumnBias, Places};
 use crate::device::output::staging::{
-    Fragment, PART, PART_COLS, ROWS, STAGED_COLS, STAGED_SUMS, StagedQuads, stage, staged,
+    Fragment, PART, ROWS, STAGED_COLS, STAGED_SUMS, StagedQuads, stage, staged,
     staged_quads, sums_of_part, width,
 };
 use crate::device::output::tensor::TensorOutput;
@@ -60,19 +60,18 @@ impl<const F16: bool> TensorOutput<F16> {
         // Behind `black_box`, so that the loop along K keeps none of it in registers.
         let lane = black_box(warp::lane_id());
         let vector = if self.is_half { 8 } else { 4 };
-        let begins_aligned =
-            (self.c.pointer as usize).is_multiple_of(16) && self.c.ld.is_multiple_of(vector);
-        let is_whole = row + (COUNT as u32 - 1) * BELOW + ROWS <= self.c.rows
-            && col + SUMS as u32 * 2 <= self.c.cols;
-        if begins_aligned && is_whole && !self.epilogue.is_some() && self.c.beta == 0.0 {
+        let is_aligned = (self.c.pointer as usize).is_multiple_of(16)
+            && self.c.ld.is_multiple_of(vector)
+            && self.c.cols.is_multiple_of(vector);
+        if is_aligned && !self.epilogue.is_some() && self.c.beta == 0.0 {
             for i in (0..COUNT * SUMS).step_by(width(SUMS)) {
                 let (count, place) = (i / SUMS, i % SUMS);
                 let sums = array::from_fn(|j| {
                     if j < width(SUMS) { self.c.alpha * acc[count][place + j] } else { 0.0 }
                 });
                 let (row, col) = (row + count as u32 * BELOW, col + place as u32 * 2);
-                // SAFETY: inside, and aligned; the warp is together.
-                unsafe { self.store_whole(row, col, lane, staging, width(SUMS), sums) };
+                // SAFETY: vectors; the warp is together.
+                unsafe { self.store_vectors([row, col], lane, staging, width(SUMS), sums) };
             }
             return;
         }
@@ -80,11 +79,10 @@ impl<const F16: bool> TensorOutput<F16> {
         bias.wait();
         // Behind `black_box`, so that the loop is not unrolled.
         let parts = black_box((COUNT * SUMS / width(SUMS)) as u32);
-        let cols = 2 * width(SUMS) as u32;
-        let takes_vectors = self.takes_vectors();
+        let takes_vectors = self.takes_vectors() && self.c.cols.is_multiple_of(4);
         for part in 0..parts {
             let across = (SUMS / width(SUMS)) as u32;
-            let (down, first) = (part / across * BELOW, col + part % across * PART_COLS);
+            let (down, first) = (part / across * BELOW, col + part % across * 2 * width(SUMS) as u32);
             if row + down >= self.c.rows {
                 break;
             }
@@ -94,11 +92,11 @@ impl<const F16: bool> TensorOutput<F16> {
             // Addresses are recomputed for each part instead of kept in registers.
             let (lane, row) = (black_box(lane), black_box(row + down));
             let mut values = sums_of_part(acc, part);
-            let is_inside = row + ROWS <= self.c.rows && first + cols <= self.c.cols;
-            if takes_vectors && is_inside {
+            if takes_vectors {
                 let (row, quad) = (row + lane / 8, (first - col) / 4 + lane % 8);
-                let places = StagedQuads { row, col: first + lane % 8 * 4, quad, bias };
-                // SAFETY: inside, and vectors; the warp is together.
+                let end = [self.c.rows, self.c.cols];
+                let places = StagedQuads { row, col: first + lane % 8 * 4, end, quad, bias };
+                // SAFETY: vectors; the warp is together.
                 unsafe { self.store_part(places, lane, staging, width(SUMS), values) };
                 continue;
             }
@@ -127,7 +125,7 @@ impl<const F16: bool> TensorOutput<F16> {
     /// Stores an epilogue's results for one part, of `count` sums per lane, 32 or 64 columns.
     ///
     /// # Safety
-    /// - The part is inside, and [`takes_vectors`](Self::takes_vectors).
+    /// - C [takes vectors](Self::takes_vectors), and each is inside or outside.
     /// - A whole warp calls this together, with its own `staging`, which all have read.
     /// - No other thread stores these elements.
     #[inline(always)]
@@ -153,24 +151,25 @@ impl<const F16: bool> TensorOutput<F16> {
         for i in (0..count).step_by(4) {
             let (row, col) = places.at(i);
             let quad = [values[i], values[i + 1], values[i + 2], values[i + 3]];
-            // SAFETY: the caller's contract.
-            unsafe { self.store_quad(self.offset(row, col), quad) };
+            if places.is_inside(i) {
+                // SAFETY: the caller's contract.
+                unsafe { self.store_quad(self.offset(row, col), quad) };
+            }
         }
     }
 
-    /// Stores a thread's first `count` sums with vectors of 16 bytes.
+    /// Stores those of a thread's first `count` sums that are inside, with vectors of 16 bytes.
     ///
     /// Those of its warp begin at (row, col), and have 32 or 64 columns.
     ///
     /// # Safety
-    /// - They are inside, and each row's first is on 16 bytes.
+    /// - Each row's first is on 16 bytes, and each vector is inside or outside.
     /// - A whole warp calls this together, with its own `staging`, which all have read.
     /// - No other thread stores these elements.
     #[inline(always)]
-    unsafe fn store_whole(
+    unsafe fn store_vectors(
         self,
-        row: u32,
-        col: u32,
+        [row, col]: [u32; 2],
         lane: u32,
         staging: SharedPtr<f32>,
         count: usize,
@@ -183,55 +182,55 @@ impl<const F16: bool> TensorOutput<F16> {
                     let [one, other] = [values[2 * i], values[2 * i + 1]];
                     Self::narrow_pair([one, other])
                 });
-                let to = self.c.pointer.cast::<u16>().wrapping_add(self.offset(row, col));
                 match count {
-                    PART => Self::store_pairs::<8>(to, self.c.ld, lane, staging, pairs),
-                    _ => Self::store_pairs::<4>(to, self.c.ld, lane, staging, pairs),
+                    PART => self.store_pairs::<8>([row, col], lane, staging, pairs),
+                    _ => self.store_pairs::<4>([row, col], lane, staging, pairs),
                 }
                 return;
             }
             for first in (0..count).step_by(STAGED_SUMS) {
                 let values = array::from_fn(|i| values[first + i]);
-                self.store_floats(row, col + 2 * first as u32, lane, staging, values);
+                self.store_floats([row, col + 2 * first as u32], lane, staging, values);
             }
         }
     }
 
-    /// [`store_whole`](Self::store_whole) in f32, for 32 columns: eight lanes store a line of a
+    /// [`store_vectors`](Self::store_vectors) in f32, for 32 columns: eight lanes store a line of a
     /// row.
     ///
     /// # Safety
-    /// As for [`store_whole`](Self::store_whole).
+    /// As for [`store_vectors`](Self::store_vectors).
     #[inline(always)]
     unsafe fn store_floats(
         self,
-        row: u32,
-        col: u32,
+        [row, col]: [u32; 2],
         lane: u32,
         staging: SharedPtr<f32>,
         values: [f32; STAGED_SUMS],
     ) {
-        let (down, right) = (lane / 8, lane % 8 * 4);
-        let first = self.offset(row + down, col + right);
+        let (row, col) = (row + lane / 8, col + lane % 8 * 4);
+        let first = self.offset(row, col);
         // SAFETY: the caller's contract; inside of C, on 16 bytes, and this thread's own.
         unsafe {
             stage(staging, lane, |i| values[i]);
             let quads = staged_quads(staging, lane);
             for i in 0..4 {
                 let at = first + i * 4 * self.c.ld as usize;
-                vec::store(self.c.pointer.wrapping_add(at), quads[i]);
+                if row + 4 * (i as u32) < self.c.rows && col < self.c.cols {
+                    vec::store(self.c.pointer.wrapping_add(at), quads[i]);
+                }
             }
         }
     }
 
-    /// [`store_whole`](Self::store_whole) in 16 bits, in pairs: `VECTORS` lanes store a row.
+    /// [`store_vectors`](Self::store_vectors) in 16 bits, in pairs: `VECTORS` lanes store a row.
     ///
     /// # Safety
-    /// As for [`store_whole`](Self::store_whole).
+    /// As for [`store_vectors`](Self::store_vectors).
     #[inline(always)]
     unsafe fn store_pairs<const VECTORS: u32>(
-        to: *mut u16,
-        ld: u32,
+        self,
+        [row, col]: [u32; 2],
         lane: u32,
         staging: SharedPtr<f32>,
         pairs: [u32; PART / 2],
@@ -244,7 +243,8 @@ impl<const F16: bool> TensorOutput<F16> {
             row * VECTORS * 4 + (vector ^ (line % VECTORS)) * 4
         };
         let (down, right) = (lane / VECTORS, lane % VECTORS);
-        let first = down as usize * ld as usize + right as usize * 8;
+        let (first_row, col) = (row + down, col + right * 8);
+        let to = self.c.pointer.cast::<u16>().wrapping_add(self.offset(first_row, col));
         let rows = 32 / VECTORS;
         // SAFETY: the warp's own memory; the warp is together. The vectors are inside of C, on 16
         // bytes, and this thread's own.
@@ -259,8 +259,10 @@ impl<const F16: bool> TensorOutput<F16> {
                 false => [0; 4],
             });
             for i in 0..ROWS / rows {
-                let at = first + (i * rows) as usize * ld as usize;
-                vec::store(to.wrapping_add(at).cast(), vectors[i as usize]);
+                let at = (i * rows) as usize * self.c.ld as usize;
+                if first_row + i * rows < self.c.rows && col < self.c.cols {
+                    vec::store(to.wrapping_add(at).cast(), vectors[i as usize]);
+                }
             }
             warp::sync_warp(u32::MAX);
         }

@@ -67,9 +67,25 @@ pub(super) struct StagedQuads<B> {
     /// Of the first output.
     pub(super) row: u32,
     pub(super) col: u32,
+    /// The first row and column that are outside.
+    pub(super) end: [u32; 2],
     /// The number of the first four neighbours in the tile's row, counted in fours.
     pub(super) quad: u32,
     pub(super) bias: B,
+}
+
+impl<B: Copy> StagedQuads<B> {
+    fn quad(self, i: usize) -> (u32, u32) {
+        let quad = i as u32 / 4;
+        (self.row + quad % 4 * 4, self.col + quad / 4 * STAGED_COLS)
+    }
+
+    /// Whether an output is inside.
+    #[inline(always)]
+    pub(super) fn is_inside(self, i: usize) -> bool {
+        let ((row, col), [rows, cols]) = (self.quad(i), self.end);
+        row < rows && col < cols
+    }
 }
 
 impl<B: ColumnBias> Places for StagedQuads<B> {
@@ -80,8 +96,9 @@ impl<B: ColumnBias> Places for StagedQuads<B> {
 
     #[inline(always)]
     fn at(self, i: usize) -> (u32, u32) {
-        let (quad, next) = (i as u32 / 4, i as u32 % 4);
-        (self.row + quad % 4 * 4, self.col + quad / 4 * STAGED_COLS + next)
+        let ((row, col), [rows, cols]) = (self.quad(i), self.end);
+        // What is outside reads for the last one inside, and is not stored.
+        (row.min(rows - 1), col.min(cols - 4) + i as u32 % 4)
     }
 
     #[inline(always)]
@@ -136,7 +153,7 @@ pub(super) unsafe fn staged_quads(staging: SharedPtr<f32>, lane: u32) -> [F32x4;
 
 /// A lane's sums of a part, if `sums` of them lie side by side.
 pub(super) const fn width(sums: usize) -> usize {
-    if sums < PART { sums } else { PART }
+    if sums.is_multiple_of(PART) { PART } else { STAGED_SUMS }
 }
 
 /// Accumulators of a part, selected by a run-time index.
@@ -147,7 +164,7 @@ pub(super) fn sums_of_part<const SUMS: usize, const COUNT: usize>(
     acc: &[[f32; SUMS]; COUNT],
     part: u32,
 ) -> [f32; PART] {
-    const { assert!(COUNT * SUMS <= 4 * width(SUMS), "there are no more arms below") };
+    const { assert!(COUNT * SUMS <= 7 * width(SUMS), "there are no more arms below") };
     let sums = |i: usize| {
         // There may be fewer parts than arms.
         let i = i * width(SUMS) % (COUNT * SUMS);
@@ -161,6 +178,10 @@ pub(super) fn sums_of_part<const SUMS: usize, const COUNT: usize>(
         0 => sums(0),
         1 => sums(1),
         2 => sums(2),
+        // Only some have more.
+        4 if COUNT * SUMS > 4 * width(SUMS) => sums(4),
+        5 if COUNT * SUMS > 5 * width(SUMS) => sums(5),
+        6 if COUNT * SUMS > 6 * width(SUMS) => sums(6),
         _ => sums(3),
     }
 }

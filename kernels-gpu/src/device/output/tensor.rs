@@ -67,6 +67,13 @@ impl<const F16: bool> TensorOutput<F16> {
         Self { c, epilogue: self.epilogue.of_product(product), ..self }
     }
 
+    /// The output without rows from `rows` on, nor columns from `cols` on.
+    #[inline(always)]
+    pub fn cut(self, [rows, cols]: [u32; 2]) -> Self {
+        let c = Output { rows: self.c.rows.min(rows), cols: self.c.cols.min(cols), ..self.c };
+        Self { c, ..self }
+    }
+
     /// A number rounded to nearest, as bits of the 16-bit type that C may have.
     #[inline(always)]
     pub(crate) fn narrow(value: f32) -> u16 {

@@ -7,7 +7,7 @@ use cuda_std::tma::TensorMap;
 
 use crate::abi::tensor_core::{BK, PANEL};
 use crate::device::pipeline::state::PipelineState;
-use crate::device::pipeline::tile_load::load_tile;
+use crate::device::pipeline::tile_load::{clear_lines, load_tile};
 use crate::device::schedule::persistent::Tiles;
 
 const _: () =
@@ -20,7 +20,7 @@ pub struct Stages<const STAGES: u32> {
     pub b: SharedPtr<u16>,
     pub full: Mbarrier,
     pub empty: Mbarrier,
-    /// Rows and columns of a tile of C.
+    /// Rows and columns of a tile of C; columns are whole panels.
     pub rows: u32,
     pub cols: u32,
 }
@@ -42,6 +42,20 @@ impl<const STAGES: u32> Stages<STAGES> {
         mbarrier::fence_init();
     }
 
+    /// Zeros the lines of the stages that no copy fills, with blocks of `threads`.
+    ///
+    /// # Safety
+    /// All threads of the block call this, before a barrier of the block.
+    #[inline(always)]
+    pub unsafe fn clear_rest(self, tiles: Tiles, threads: u32) {
+        for (smem, lines, copied) in
+            [(self.a, self.rows, tiles.rows), (self.b, self.cols, tiles.cols)]
+        {
+            // SAFETY: in the stages, which nobody reads or writes before the barrier.
+            unsafe { clear_lines(smem, STAGES, [copied, lines], threads) };
+        }
+    }
+
     /// A stage's tiles of A and of B.
     #[inline(always)]
     pub fn tiles(self, stage: u32) -> [SharedPtr<u16>; 2] {
@@ -61,6 +75,7 @@ impl<const STAGES: u32> Stages<STAGES> {
         maps: [&TensorMap; 2],
     ) {
         let [once_a, once_b] = tiles.read_once();
+        let cols = if TRANS_B { tiles.cols } else { self.cols };
         let mut state = PipelineState::FIRST;
         let mut tile = thread::block_idx_x();
         while tile < tiles.count() {
@@ -74,7 +89,7 @@ impl<const STAGES: u32> Stages<STAGES> {
                 // nobody else reads or writes it.
                 unsafe {
                     self.empty.add(state.stage).wait_parity(state.parity ^ 1);
-                    full.arrive_expect_tx(2 * BK * (self.rows + self.cols));
+                    full.arrive_expect_tx(2 * BK * (tiles.rows + cols));
                     let at = (step * BK).cast_signed();
                     if TRANS_A {
                         for panel in 0..self.rows / PANEL {

@@ -1,8 +1,11 @@
 //! Bulk copies of tiles for tensor cores, with hints for the L2 cache.
 
 use cuda_std::mbarrier::Mbarrier;
+use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 use cuda_std::tma::{self, CachePolicy, TensorMap};
+
+use crate::abi::tensor_core::BK;
 
 /// The widest tile of C with which an operand that is read once is evicted first. With tiles of
 /// 128, eviction costs up to 2 % of the time (`NOTES.md`, "What L2 evicts first").
@@ -21,6 +24,36 @@ pub fn read_once(
 ) -> [bool; 2] {
     let once = |extent: u32, tiles: u32| extent <= NARROW && tiles == 1;
     [once(cols, across) && is_alone[0], once(rows, down) && is_alone[1]]
+}
+
+/// Zeros the rest of each of `panels` of `lines`, each [`BK`] elements, of which `copied` are copied.
+///
+/// `wgmma` also reads those lines, and nobody stores what it makes of them.
+///
+/// # Safety
+/// The `threads` threads of a block call this, before a barrier of the block. Until then nobody else
+/// reads or writes the panels.
+#[inline(always)]
+pub unsafe fn clear_lines(
+    smem: SharedPtr<u16>,
+    panels: u32,
+    [copied, lines]: [u32; 2],
+    threads: u32,
+) {
+    if copied >= lines {
+        return;
+    }
+    for panel in 0..panels {
+        let chunks = (lines - copied) * BK / 8;
+        for at in (thread::thread_idx_x()..chunks).step_by(threads as usize) {
+            // SAFETY: the caller's contract; on 16 bytes.
+            unsafe {
+                let line = smem.add((panel * lines + copied) * BK);
+                line.add(at * 8).cast::<u32>().store_vec(0, [0; 4]);
+            }
+        }
+    }
+    tma::fence_proxy_async();
 }
 
 /// As [`tma::load`]; if the tile is read once, the L2 cache is to evict it first.

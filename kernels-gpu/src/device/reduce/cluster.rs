@@ -15,7 +15,7 @@ use cuda_std::{atomic, cluster, vec, warp};
 use crate::device::output::places::OUTPUTS_AT_ONCE;
 use crate::device::output::tensor::TensorOutput;
 use crate::device::pipeline::roles::WM;
-use crate::device::schedule::cluster::{Entry, Pass};
+use crate::device::schedule::cluster::{Entry, Member, Pass};
 
 /// Threads of a warp.
 const WARP: u32 = 32;
@@ -28,8 +28,7 @@ const LOADS: usize = 4;
 /// A warp's part of a tile's sums: every `splits * warps`-th group of [`QUAD`]s.
 #[derive(Clone, Copy)]
 pub struct Shares {
-    pub rank: u32,
-    pub splits: u32,
+    pub member: Member,
     pub warp: u32,
     pub warps: u32,
     pub lane: u32,
@@ -47,10 +46,10 @@ pub struct Sums {
     pub pitch: u32,
 }
 
-/// Device memory for the clusters' parts of tiles.
+/// Device memory for the blocks' parts of tiles.
 #[derive(Clone, Copy)]
 pub struct Fixup {
-    /// Two tiles per cluster: for the end of a tile, and for the beginning of one.
+    /// Two tiles for each tile of a cluster: for the end of a tile, and for the beginning of one.
     pub partials: *mut f32,
     /// One per warp with sums, of each block; zero before the launch, and after it.
     pub counters: *mut u32,
@@ -203,9 +202,10 @@ impl Shares {
         fixup: Fixup,
         pass: Pass,
     ) {
+        let Member { part: own, splits, tile, tiles } = self.member;
         let groups = size[0] * size[1] / (WARP * QUAD);
-        let step = self.splits * self.warps;
-        let mut first = self.warp * self.splits + self.rank;
+        let step = splits * self.warps;
+        let mut first = self.warp * splits + own;
         while first < groups {
             let group = |i: usize| first + i as u32 * step;
             let mut from = [sums; QUADS];
@@ -230,6 +230,7 @@ impl Shares {
                     for j in 0..LOADS {
                         let cluster = cluster + j as u32;
                         let part = 2 * cluster + u32::from(cluster == first_cluster);
+                        let part = part * tiles + tile;
                         for i in 0..QUADS {
                             if cluster <= last && group(i) < groups {
                                 let at = fixup.quad(size, part, group(i), self.lane);
@@ -244,24 +245,25 @@ impl Shares {
                     }
                     cluster += LOADS as u32;
                 }
-            } else if self.splits == 1 {
+            } else if splits == 1 {
                 // SAFETY: in the tile's sums of this block, on 16 bytes.
                 add(from.map(|from| unsafe { from.load4(0) }));
             } else {
                 let mut number = 0;
-                while number < self.splits {
+                while number < splits {
                     let mut parts = [[[0.0f32; 4]; QUADS]; LOADS];
                     for j in 0..LOADS {
                         let number = number + j as u32;
-                        let rank = self.rank + number;
-                        let rank = if rank < self.splits { rank } else { rank - self.splits };
+                        let part = own + number;
+                        let part = if part < splits { part } else { part - splits };
+                        let rank = self.member.rank_of(tile, part);
                         for i in 0..QUADS {
                             // SAFETY: in the tile's sums of this block, or of a rank of the
                             // cluster, whose block is there. On 16 bytes.
                             unsafe {
                                 if number == 0 {
                                     parts[j][i] = from[i].load4(0);
-                                } else if number < self.splits {
+                                } else if number < splits {
                                     parts[j][i] = cluster::mapa(from[i], rank).load_vec::<4>(0);
                                 }
                             }
@@ -280,8 +282,9 @@ impl Shares {
                 for i in 0..QUADS {
                     if group(i) < groups {
                         let quad = [0, 1, 2, 3].map(|j| values[i * 4 + j]);
+                        let at = fixup.quad(size, part * tiles + tile, group(i), self.lane);
                         // SAFETY: this thread's own, on 16 bytes.
-                        unsafe { vec::store4(fixup.quad(size, part, group(i), self.lane), quad) };
+                        unsafe { vec::store4(at, quad) };
                     }
                 }
             } else {

@@ -9,14 +9,38 @@
 //!   cluster 1   |.. tile 1   | tile 2     ..
 //!   cluster 2   |.. tile 2 | tile 3         |
 //! ```
+//!
+//! The blocks of a cluster share K, or the columns of B for several tiles below each other, or both:
+//!
+//! ```text
+//!                     part 0 of K   part 1
+//!   tile 0 of rows    rank 0        rank 2
+//!   tile 1            rank 1        rank 3      ranks 0 and 1 copy half of B each, to both
+//! ```
+//!
+//! To the sequence, those tiles are one.
 
-use cuda_std::shared::SharedPtr;
+use cuda_std::prelude::*;
+use cuda_std::{cluster, shared::SharedPtr};
 
 use crate::abi::tensor_core::BK;
 use crate::device::pipeline::tile_load::read_once;
 use crate::device::schedule::raster::rasterize_wide;
 
+/// A block's place in its cluster.
+#[derive(Clone, Copy)]
+pub struct Member {
+    /// The block's part of K, and the number of parts: no more than steps, but at least one.
+    pub part: u32,
+    pub splits: u32,
+    /// The block's tile, and the number of tiles below each other.
+    pub tile: u32,
+    pub tiles: u32,
+}
+
 /// The launch's tiles, and the clusters that share them.
+///
+/// Tiles here are those of a cluster's blocks, one below the other, together.
 #[derive(Clone, Copy)]
 pub struct Sequence {
     /// Tiles in a row and in a column of C, and products.
@@ -26,8 +50,7 @@ pub struct Sequence {
     /// Steps along K.
     steps: u32,
     clusters: u32,
-    /// Blocks of a cluster: no more than steps, but at least one.
-    splits: u32,
+    member: Member,
 }
 
 /// A tile, or a part of its K, that a cluster computes.
@@ -70,26 +93,57 @@ impl Pass {
 #[derive(Clone, Copy)]
 pub struct Entry(pub SharedPtr<u32>);
 
+impl Member {
+    /// The calling block's place, in a cluster of `tiles` tiles.
+    #[inline(always)]
+    pub fn of_block(tiles: u32) -> Self {
+        let (rank, blocks) = (cluster::cluster_ctarank(), cluster::cluster_nctarank().max(1));
+        let (part, splits) = (rank / tiles, blocks / tiles);
+        Self { part, splits, tile: rank - part * tiles, tiles }
+    }
+
+    /// Blocks of the cluster.
+    #[inline(always)]
+    pub fn blocks(self) -> u32 {
+        self.splits * self.tiles
+    }
+
+    /// The rank of the block with a tile and a part of K.
+    #[inline(always)]
+    pub fn rank_of(self, tile: u32, part: u32) -> u32 {
+        part * self.tiles + tile
+    }
+
+    /// The block's own rank.
+    #[inline(always)]
+    pub fn rank(self) -> u32 {
+        self.rank_of(self.tile, self.part)
+    }
+}
+
 impl Sequence {
-    /// The sequence of a launch.
+    /// The sequence of a launch, for blocks with tiles of `bm` x `bn`.
     #[inline(always)]
     pub fn new(
         [m, n, k]: [u32; 3],
         [bm, bn]: [u32; 2],
         products: u32,
-        [clusters, splits]: [u32; 2],
+        member: Member,
     ) -> Self {
-        let (width, height) = (n.div_ceil(bn), m.div_ceil(bm));
-        Self { width, height, products, steps: k.div_ceil(BK), clusters, splits }
+        let (width, height) = (n.div_ceil(bn), m.div_ceil(bm * member.tiles));
+        let clusters = thread::grid_dim_x() / member.blocks().max(1);
+        Self { width, height, products, steps: k.div_ceil(BK), clusters, member }
     }
 
-    /// The product of a tile, and the tile's row and column there, in tiles.
+    /// The product of a tile, and the row and column there of this block's tile, in tiles.
+    ///
+    /// The row may be out of bounds.
     #[inline(always)]
     pub fn place(self, tile: u32) -> [u32; 3] {
         let tiles = self.width * self.height;
         let product = tile / tiles.max(1);
         let (y, x) = rasterize_wide(tile - product * tiles, self.width, self.height);
-        [product, y, x]
+        [product, y * self.member.tiles + self.member.tile, x]
     }
 
     /// Whether the L2 cache is to evict A first, and whether B. A `steps` of 0 means that all
@@ -103,7 +157,7 @@ impl Sequence {
     /// Units of a tile that has steps.
     #[inline(always)]
     fn units(self) -> u32 {
-        self.steps / self.splits.max(1)
+        self.steps / self.member.splits.max(1)
     }
 
     /// Units of each cluster, and the number of first clusters that have one more.
@@ -116,7 +170,7 @@ impl Sequence {
     /// Work number `number` of a cluster.
     #[inline(always)]
     pub fn work(self, cluster: u32, number: u32) -> Work {
-        let Self { steps, splits, .. } = self;
+        let Self { steps, member: Member { splits, .. }, .. } = self;
         let units = self.units().max(1);
         let whole =
             Work { tile: cluster, first: 0, count: units, units, steps, splits, is_last: true };
@@ -164,7 +218,7 @@ impl Work {
 
 impl Entry {
     /// Words of shared memory per entry.
-    pub const WORDS: u32 = 11;
+    pub const WORDS: u32 = 13;
 
     /// The entry for the block's tile number `number`; `self` is the first of two.
     #[inline(always)]
@@ -172,8 +226,8 @@ impl Entry {
         Self(self.0.add(number % 2 * Self::WORDS))
     }
 
-    /// Writes a cluster's work: `steps` of the block with this rank, for the tile at (row, col) of
-    /// a product. `last_panel` is the last of the tile's panels of 64 rows that exists.
+    /// Writes a cluster's work: `steps` of the block, for its tile at (row, col) of a product.
+    /// `last_panel` is the last of the tile's panels of 64 rows that exists.
     ///
     /// # Safety
     /// The entry lies in shared memory, and nobody else reads or writes it at this time.
@@ -183,7 +237,7 @@ impl Entry {
         sequence: Sequence,
         cluster: u32,
         work: Work,
-        [rank, steps]: [u32; 2],
+        steps: u32,
         place: [u32; 3],
         last_panel: u32,
     ) {
@@ -205,9 +259,12 @@ impl Entry {
             self.0.store(5, first);
             self.0.store(6, last);
             self.0.store(7, work.is_last.into());
-            self.0.store(8, rank);
-            self.0.store(9, sequence.splits);
-            self.0.store(10, last_panel);
+            self.0.store(8, last_panel);
+            let Member { part, splits, tile, tiles } = sequence.member;
+            self.0.store(9, part);
+            self.0.store(10, splits);
+            self.0.store(11, tile);
+            self.0.store(12, tiles);
         }
     }
 
@@ -228,7 +285,7 @@ impl Entry {
     #[inline(always)]
     pub unsafe fn last_panel(self) -> u32 {
         // SAFETY: the caller's contract.
-        unsafe { self.0.load(10) }
+        unsafe { self.0.load(8) }
     }
 
     /// The tile's product, and its first row and column there.
@@ -271,13 +328,20 @@ impl Entry {
         unsafe { self.0.load(7) != 0 }
     }
 
-    /// The block's number in its cluster, and the number of its blocks.
+    /// The block's place in its cluster.
     ///
     /// # Safety
     /// As for [`Entry::steps`].
     #[inline(always)]
-    pub unsafe fn rank(self) -> [u32; 2] {
+    pub unsafe fn member(self) -> Member {
         // SAFETY: the caller's contract.
-        unsafe { [self.0.load(8), self.0.load(9)] }
+        unsafe {
+            Member {
+                part: self.0.load(9),
+                splits: self.0.load(10),
+                tile: self.0.load(11),
+                tiles: self.0.load(12),
+            }
+        }
     }
 }

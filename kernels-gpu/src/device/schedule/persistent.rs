@@ -3,6 +3,7 @@
 use cuda_std::prelude::*;
 
 use crate::abi::tensor_core::options::{BROADCAST_A, BROADCAST_B};
+use crate::abi::tensor_core::{equal_part, even_part};
 use crate::device::output::tensor::{AT_ONCE, TensorOutput};
 use crate::device::pipeline::tile_load::read_once;
 use crate::device::schedule::raster::rasterize_wide;
@@ -20,8 +21,23 @@ pub struct Tiles {
     pub step_a: u32,
     pub step_b: u32,
     /// Rows and columns of a tile.
-    rows: u32,
-    cols: u32,
+    pub rows: u32,
+    pub cols: u32,
+}
+
+/// Rows and columns of the tiles of m x n elements, of at most `rows` x `cols`.
+///
+/// Tiles have equal parts of C, and copies no lines out of bounds, which take longer. Panels of an
+/// operand that does not lie along K are copied whole.
+#[inline(always)]
+pub fn parts<const TRANS_A: bool, const TRANS_B: bool>(
+    [m, n]: [u32; 2],
+    [rows, cols]: [u32; 2],
+) -> [u32; 2] {
+    [
+        if TRANS_A { rows } else { equal_part(m, rows) },
+        if TRANS_B { even_part(n, cols) } else { cols },
+    ]
 }
 
 impl Tiles {
@@ -33,8 +49,9 @@ impl Tiles {
         products: u32,
         stride_c: u64,
         options: u32,
-        [rows, cols]: [u32; 2],
+        tile: [u32; 2],
     ) -> Self {
+        let [rows, cols] = tile.map(|lines| lines.max(1));
         Self {
             width: n.div_ceil(cols),
             height: m.div_ceil(rows),
@@ -69,10 +86,14 @@ impl Tiles {
         read_once([self.rows, self.cols], [self.height, self.width], is_alone)
     }
 
-    /// C of a tile's product.
+    /// C of a tile's product, which ends where the tile at (row, col) ends.
     #[inline(always)]
-    pub fn output<const F16: bool>(self, c: TensorOutput<F16>, product: u32) -> TensorOutput<F16> {
-        c.of_product(product, self.stride_c)
+    pub fn output<const F16: bool>(
+        self,
+        c: TensorOutput<F16>,
+        [product, row, col]: [u32; 3],
+    ) -> TensorOutput<F16> {
+        c.of_product(product, self.stride_c).cut([row + self.rows, col + self.cols])
     }
 
     /// Stores all tiles if K is 0, with blocks of `threads`.
@@ -84,9 +105,9 @@ impl Tiles {
         let mut tile = thread::block_idx_x();
         while tile < self.count() {
             let (product, row, col) = self.place(tile);
-            let c = self.output(c, product);
+            let c = self.output(c, [product, row, col]);
             // Each thread has one column of the tile, a few rows at a time.
-            let parts = self.rows / AT_ONCE as u32 * self.cols;
+            let parts = self.rows.div_ceil(AT_ONCE as u32) * self.cols;
             for at in (thread::thread_idx_x()..parts).step_by(threads as usize) {
                 let (row, col) = (row + at / self.cols * AT_ONCE as u32, col + at % self.cols);
                 // SAFETY: elements of the block's tile, this thread's alone.

@@ -18,8 +18,10 @@ const ROUNDS: usize = 9;
 const FEW_ROUNDS: usize = 3;
 const LONG_MS: f64 = 2.0;
 
-/// The least bytes that are overwritten before a launch. The host enqueues the launch meanwhile.
-const LEAST_FLUSH: u64 = 128 << 20;
+/// The least bytes between two launches on the same matrices, so that L2 is cold, and the most
+/// launches of a sample.
+const LEAST_APART: u64 = 128 << 20;
+const LAUNCHES: u32 = 16;
 
 /// The most bytes of C compared, in f32. Of a longer C, evenly spread rows are compared.
 const COMPARED_BYTES: usize = 8 << 20;
@@ -45,17 +47,19 @@ pub(super) fn rehearse(
 ) -> Result<Result<Rehearsed, Skipped>, Error> {
     let Some(largest) = largest_operand(gemm.k) else { return Ok(Err(Skipped::TooLong)) };
     let device = stream.device();
-    let flush = match device.is_soft() {
+    let apart = match device.is_soft() {
         // The software device has no cache, and is slow.
         true => 0,
-        false => LEAST_FLUSH.max(2 * device.info().l2_bytes),
+        false => LEAST_APART.max(2 * device.info().l2_bytes),
     };
     let extras = u128::from(gemm.epilogue.residual) * 4 * (gemm.m * gemm.n) as u128;
     let needed = gemm.bytes().saturating_add(extras.saturating_mul(gemm.batch as u128));
     // Workspaces and copies need the other half.
-    if needed.saturating_add(flush.into()) > u128::from(device.free_memory()? / 2) {
+    if needed.saturating_add(apart.into()) > u128::from(device.free_memory()? / 2) {
         return Ok(Err(Skipped::Memory));
     }
+    // Fits: no more than what is apart.
+    let copies = 1 + (u128::from(apart) / needed.max(1 << 12)) as usize;
     let mut plans = Vec::new();
     for (at, choice) in choices.iter().enumerate() {
         match auto.plan_by(*gemm, choice).and_then(|builder| builder.on(stream).prepare()) {
@@ -70,13 +74,13 @@ pub(super) fn rehearse(
     if plans.len() < 2 {
         return Ok(Err(Skipped::NoChoice));
     }
-    let mut matrices = Matrices::new(stream, gemm, largest)?;
+    let mut matrices = Matrices::new(stream, gemm, largest, copies)?;
     let mut agreement = Agreement::new(tolerance(gemm));
     let mut dropped = Vec::new();
     let mut right = Vec::new();
     for plan in plans {
         matrices.reset_c()?;
-        matrices.run(&plan)?;
+        matrices.run(&plan, 0)?;
         match agreement.compare(matrices.result()?) {
             Ok(()) => right.push(plan),
             Err(reason) => dropped.push((*plan.configuration(), reason)),
@@ -84,7 +88,7 @@ pub(super) fn rehearse(
     }
     // Integers take less power than other numbers, and clocks follow the power.
     matrices.fill_random()?;
-    let samples = time(stream, &mut matrices, &right, flush)?;
+    let samples = time(stream, &matrices, &right)?;
     let timed = right.iter().zip(samples).map(|(plan, ms)| {
         // No record has a time of 0, which a coarse clock might tell.
         let ns = (1e6 * sample_stats::median(&ms)).max(1.0);
@@ -96,20 +100,25 @@ pub(super) fn rehearse(
 /// Milliseconds of each plan, a sample for each round.
 fn time(
     stream: &Stream,
-    matrices: &mut Matrices,
+    matrices: &Matrices,
     plans: &[Plan<'static>],
-    flush: u64,
 ) -> Result<Vec<Vec<f64>>, Error> {
     let timer = Timer::on(stream)?;
-    let mut scratch = Memory::uninitialized(stream, (flush / 4) as usize)?;
-    let mut sample = |plan: &Plan<'static>, round: usize| {
-        scratch.fill(round as u32)?;
-        timer.milliseconds(|| matrices.run(plan))
+    let launches = LAUNCHES.min(matrices.copies as u32);
+    let mut next = 0;
+    let mut sample = |plan: &Plan<'static>| {
+        let milliseconds = timer.milliseconds(|| {
+            (0..launches).try_for_each(|_| {
+                next = (next + 1) % matrices.copies;
+                matrices.run(plan, next)
+            })
+        });
+        milliseconds.map(|all| all / f64::from(launches))
     };
     let mut longest: f64 = 0.0;
     if !stream.device().is_soft() {
         for plan in plans {
-            longest = longest.max(sample(plan, 0)?);
+            longest = longest.max(sample(plan)?);
         }
     }
     let rounds = match longest {
@@ -118,16 +127,17 @@ fn time(
         _ => ROUNDS,
     };
     let mut samples = vec![Vec::new(); plans.len()];
-    for round in 1..=rounds {
+    for _ in 0..rounds {
         for (plan, samples) in plans.iter().zip(&mut samples) {
-            samples.push(sample(plan, round)?);
+            samples.push(sample(plan)?);
         }
     }
     Ok(samples)
 }
 
-/// A product's matrices, and its epilogue's inputs.
+/// A product's matrices, several times, and its epilogue's inputs.
 struct Matrices {
+    copies: usize,
     gemm: Gemm,
     stream: Stream,
     random: Random,
@@ -141,17 +151,18 @@ struct Matrices {
 
 impl Matrices {
     /// Allocates the matrices. A, B and the epilogue's inputs hold random integers.
-    fn new(stream: &Stream, gemm: &Gemm, largest: u32) -> Result<Self, Error> {
+    fn new(stream: &Stream, gemm: &Gemm, largest: u32, copies: usize) -> Result<Self, Error> {
         let mut random = Random(42);
         let [a, b, c] = gemm.shapes().map(|[rows, cols]| gemm.batch * rows * cols);
         let (input, output) = (gemm.compute.element(), gemm.output);
-        let mut integers = |elements: usize, element: Element| {
-            let words = (elements * element.bytes()).div_ceil(4);
+        let mut integers = |elements: usize, element: Element, copies: usize| {
+            let words = copies * bytes_apart(elements, element) / 4;
             let mut memory = Memory::uninitialized(stream, words)?;
             memory.repeat(&random.pattern(element, |random| random.integer(largest)))?;
             Ok::<_, Error>(memory)
         };
-        let (a, b, c) = (integers(a, input)?, integers(b, input)?, integers(c, output)?);
+        let [a, b, c] = [(a, input), (b, input), (c, output)]
+            .map(|(elements, element)| integers(elements, element, copies));
         let epilogue = gemm.epilogue;
         let lengths = [
             epilogue.scale.map(|axis| axis.len(gemm.m, gemm.n)),
@@ -160,9 +171,10 @@ impl Matrices {
         ];
         let mut inputs = [None, None, None];
         for (input, elements) in inputs.iter_mut().zip(lengths) {
-            *input = elements.map(|elements| integers(elements, Element::F32)).transpose()?;
+            *input = elements.map(|elements| integers(elements, Element::F32, 1)).transpose()?;
         }
-        Ok(Self { gemm: *gemm, stream: stream.clone(), random, largest, a, b, c, inputs })
+        let (gemm, stream, [a, b, c]) = (*gemm, stream.clone(), [a?, b?, c?]);
+        Ok(Self { copies, gemm, stream, random, largest, a, b, c, inputs })
     }
 
     /// Fills C with integers, or NaN without beta.
@@ -185,8 +197,8 @@ impl Matrices {
         Ok(())
     }
 
-    /// Enqueues a plan of the product.
-    fn run(&mut self, plan: &Plan<'static>) -> Result<(), Error> {
+    /// Enqueues a plan of the product, with one of the copies.
+    fn run(&self, plan: &Plan<'static>, copy: usize) -> Result<(), Error> {
         let address = |input: &Option<Memory>| input.as_ref().map_or(0, Memory::address);
         let Gemm { m, n, .. } = self.gemm;
         let vector = |input| RawExtra { address: address(input), ld: 0, stride: 0 };
@@ -197,16 +209,26 @@ impl Matrices {
             residual: RawExtra { address: address(residual), ld: n, stride: m * n },
             ..RawExtras::default()
         };
-        let addresses = [&self.a, &self.b, &self.c].map(Memory::address);
+        let apart = |i: usize, element| {
+            let [rows, cols] = self.gemm.shapes()[i];
+            (copy * bytes_apart(self.gemm.batch * rows * cols, element)) as u64
+        };
+        let (input, output) = (self.gemm.compute.element(), self.gemm.output);
+        let addresses = [
+            self.a.address() + apart(0, input),
+            self.b.address() + apart(1, input),
+            self.c.address() + apart(2, output),
+        ];
         // SAFETY:
         // - The plan is of this product, whose dense matrices and inputs these are, all
         //   initialised. A vector has an element for each row or column.
-        // - Each has memory of its own, so that they do not overlap. Allocations are aligned.
+        // - Each has memory of its own, so that they do not overlap. Allocations are aligned, and so
+        //   are the copies in them.
         // - Only this stream uses the memory, which is freed after all work.
         unsafe { plan.run_raw(addresses, extras) }
     }
 
-    /// C, or rows spread over it.
+    /// The first copy of C, or rows spread over it.
     fn result(&self) -> Result<Vec<f32>, Error> {
         let Gemm { m, n, batch, output, .. } = self.gemm;
         let view = OperandRef::new(&self.stream, output, self.c.address(), [batch * m, n], n);
@@ -216,6 +238,11 @@ impl Matrices {
         }
         Ok(result)
     }
+}
+
+/// Bytes from one copy of a matrix to the next, aligned as allocations are.
+fn bytes_apart(elements: usize, element: Element) -> usize {
+    (elements * element.bytes()).next_multiple_of(256)
 }
 
 /// The rows of C that are compared. They are all rows, or parts from the first to the last row.

@@ -195,11 +195,11 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-fn one() -> usize {
-    1
+fn one<T: From<u8>>() -> T {
+    T::from(1)
 }
 
-fn is_one(count: &usize) -> bool {
+fn is_one<T: From<u8> + PartialEq>(count: &T) -> bool {
     *count == one()
 }
 
@@ -215,6 +215,9 @@ pub struct Timed {
     /// See [`Configuration::clusters`].
     #[serde(default, skip_serializing_if = "is_default")]
     pub clusters: Option<u32>,
+    /// See [`Configuration::multicast`].
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub multicast: u32,
     /// See [`Configuration::blocks_per_multiprocessor`].
     #[serde(default, skip_serializing_if = "is_default")]
     pub blocks_per_multiprocessor: Option<u32>,
@@ -324,15 +327,17 @@ impl fmt::Debug for Timed {
 impl Timed {
     /// A configuration and its time, in nanoseconds.
     pub fn new(configuration: Configuration, ns: f64) -> Self {
-        let Configuration { kernel, splits, clusters, blocks_per_multiprocessor, staged } =
-            configuration;
-        Self { kernel, splits, clusters, blocks_per_multiprocessor, staged, ns }
+        let Configuration {
+            kernel, splits, clusters, multicast, blocks_per_multiprocessor, staged
+        } = configuration;
+        Self { kernel, splits, clusters, multicast, blocks_per_multiprocessor, staged, ns }
     }
 
     /// The configuration without its time.
     pub fn configuration(&self) -> Configuration {
-        let Self { kernel, splits, clusters, blocks_per_multiprocessor, staged, .. } = *self;
-        Configuration { kernel, splits, clusters, blocks_per_multiprocessor, staged }
+        let Self { kernel, splits, clusters, multicast, blocks_per_multiprocessor, staged, .. } =
+            *self;
+        Configuration { kernel, splits, clusters, multicast, blocks_per_multiprocessor, staged }
     }
 }
 

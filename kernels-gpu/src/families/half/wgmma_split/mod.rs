@@ -25,6 +25,10 @@
 //! tiles (*stream-K*, `device/schedule/cluster.rs`). Clusters that share a tile add it up in device
 //! memory (`device/reduce/cluster.rs`).
 //!
+//! Blocks whose tiles lie below each other read the same part of B. In a cluster each of them copies
+//! a part of it to all (*multicast*), so that L2 is asked once instead of once for each tile. A stage
+//! is then empty when the warps of all these blocks have read it.
+//!
 //! # What changed
 //!
 //! Against [`wgmma_persistent`](crate::ladder::tensor::sm_90a::wgmma_persistent):
@@ -61,10 +65,12 @@ use cuda_std::{cluster, dependent_launch};
 use self::producer::Pipeline;
 use self::storage::{MAX_STAGES, Storage};
 use crate::abi::epilogue::Parameters;
-use crate::abi::tensor_core::options::{BROADCAST_A, BROADCAST_B, HALF_OUTPUT, TRANSPOSED_C};
+use crate::abi::tensor_core::options::{
+    BROADCAST_A, BROADCAST_B, HALF_OUTPUT, TRANSPOSED_C, multicast_blocks,
+};
 use crate::abi::tensor_core::{
     BK, PANEL, RESERVED_SHARED_MEMORY_PER_BLOCK, SHARED_MEMORY_PER_MULTIPROCESSOR, even_part,
-    variants,
+    shared_part, variants,
 };
 use crate::abi::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
 use crate::device::multiply::warpgroup::multiply;
@@ -73,8 +79,9 @@ use crate::device::output::matrix::Output;
 use crate::device::output::tensor::{AT_ONCE, TensorOutput};
 use crate::device::pipeline::roles::{WARPGROUP, WM};
 use crate::device::pipeline::state::PipelineState;
+use crate::device::pipeline::tile_load::clear_lines;
 use crate::device::reduce::cluster::{Fixup, Shares, Sums};
-use crate::device::schedule::cluster::{Entry, Pass, Sequence};
+use crate::device::schedule::cluster::{Entry, Member, Pass, Sequence};
 
 /// Threads of a warp.
 const WARP: u32 = 32;
@@ -292,13 +299,15 @@ unsafe fn gemm<
     let stage_a = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGE_A;
     let stage_b = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGE_B;
     let tid = thread::thread_idx_x();
-    let (rank, splits) = (cluster::cluster_ctarank(), cluster::cluster_nctarank().max(1));
-    let (index, clusters) = (thread::block_idx_x() / splits, thread::grid_dim_x() / splits);
+    // Producers that copy A for their block do not wait for other blocks.
+    let member = Member::of_block(match copies(PRODUCERS) {
+        true => 1,
+        false => multicast_blocks(products.options),
+    });
+    let index = thread::block_idx_x() / member.blocks().max(1);
     // Recomputed at each use, so that it occupies no registers in between.
-    let sequence = || {
-        let size = [black_box(m), n, k];
-        Sequence::new(size, [bm, bn], black_box(products.count), [clusters, splits])
-    };
+    let sequence =
+        || Sequence::new([black_box(m), n, k], [bm, bn], black_box(products.count), member);
     if k == 0 {
         dependent_launch::wait();
         // A path of its own: a second path to the accumulators would make `ptxas` serialise all
@@ -330,22 +339,12 @@ unsafe fn gemm<
     // to copy. `wgmma` also reads the other lines of a stage, so those need some value. The value is
     // zero, or later a sum that lay in the stages' memory.
     let rows = if MN_A || copies(PRODUCERS) { WM } else { even_part(m, WM) };
-    let cols = if MN_B { bn } else { even_part(n, bn) };
+    let cols = if MN_B { bn } else { shared_part(n, bn, member.tiles) };
     for (smem, panels, lines, copied) in
         [(a_smem, stages * WARPGROUPS, WM, rows), (b_smem, stages, bn, cols)]
     {
-        if copied < lines {
-            for panel in 0..panels {
-                let chunks = (lines - copied) * BK / 8;
-                for at in (tid..chunks).step_by((WARPGROUPS * WARPGROUP + PRODUCERS) as usize) {
-                    let at = (panel * lines + copied) * BK + at * 8;
-                    // SAFETY: in the stages, which nobody reads or writes before the block's
-                    // barrier.
-                    unsafe { smem.add(at).cast::<u32>().store_vec(0, [0; 4]) };
-                }
-            }
-            tma::fence_proxy_async();
-        }
+        // SAFETY: in the stages, which nobody reads or writes before the block's barrier.
+        unsafe { clear_lines(smem, panels, [copied, lines], WARPGROUPS * WARPGROUP + PRODUCERS) };
     }
     if tid == 0 {
         // SAFETY: one thread, once, before the block's barrier; both are grid constants.
@@ -355,7 +354,8 @@ unsafe fn gemm<
                 // The first producer arrives for the bytes that it asks for; so does each warp that
                 // copies A.
                 full.add(stage).init(if copies(PRODUCERS) { 1 + PRODUCERS / WARP } else { 1 });
-                empty.add(stage).init(4 * WARPGROUPS); // a thread of each warp
+                // A thread of each warp that reads what this block copies.
+                empty.add(stage).init(4 * WARPGROUPS * member.tiles);
             }
             for entry in 0..2 {
                 read.add(entry).init(4 * WARPGROUPS);
@@ -367,7 +367,12 @@ unsafe fn gemm<
         }
         mbarrier::fence_init();
     }
-    thread::sync_threads();
+    if member.tiles > 1 {
+        // Blocks copy to each other's stages, and arrive at each other's barriers.
+        cluster::sync();
+    } else {
+        thread::sync_threads();
+    }
 
     if tid / WARPGROUP == WARPGROUPS {
         let thread = tid % WARPGROUP;
@@ -378,7 +383,7 @@ unsafe fn gemm<
             unsafe {
                 pipeline.fill::<SUMS, WARPGROUPS, BLOCKS, PRODUCERS, MN_A, MN_B>(
                     sequence(),
-                    [index, rank, splits],
+                    (index, member),
                     products,
                     operands,
                     [m, rows, cols],
@@ -397,10 +402,16 @@ unsafe fn gemm<
 
     dependent_launch::wait();
     let lane = warp::lane_id();
-    // SAFETY: the barriers are initialised.
+    // Each block that copied a part of B may copy again. A lane knows one of them.
+    let arrives = lane < member.tiles;
+    let reader = member.rank_of(if arrives { lane } else { 0 }, member.part);
+    // SAFETY: the block is there.
+    let reader = unsafe { empty.mapa(reader) };
+    // SAFETY: the barriers are initialised, and no block exits before the others have passed the
+    // cluster's last barrier.
     let release = |stage: u32| unsafe {
-        if lane == 0 {
-            empty.add(stage).arrive();
+        if arrives {
+            mbarrier::arrive_remote(reader.add(stage));
         }
     };
     let pitch = Storage::<SUMS, WARPGROUPS, BLOCKS>::PITCH;
@@ -470,9 +481,10 @@ unsafe fn gemm<
             }
         }
         // SAFETY: the entry stays until the producer has passed the next tile's second barrier. If
-        // K is not split, it stays until all warps have arrived at `read`.
-        let [rank, splits] = unsafe { entry.rank() };
-        if splits == 1 {
+        // the block is alone, it stays until all warps have arrived at `read`.
+        let member = unsafe { entry.member() };
+        let is_alone = member.blocks() == 1;
+        if is_alone {
             // SAFETY: the consumers alone, all of them.
             unsafe { consumers_meet::<WARPGROUPS>() };
         } else {
@@ -480,7 +492,7 @@ unsafe fn gemm<
         }
         // SAFETY: as above.
         let mut pass = unsafe { entry.pass() };
-        let shares = Shares { rank, splits, warp: tid / WARP, warps: 4 * WARPGROUPS, lane };
+        let shares = Shares { member, warp: tid / WARP, warps: 4 * WARPGROUPS, lane };
         let transposed = options & TRANSPOSED_C != 0;
         let c = |product| {
             // SAFETY: as above.
@@ -493,13 +505,13 @@ unsafe fn gemm<
             // wait below. No two warps have the same share.
             unsafe {
                 let (product, place) = entry.place();
-                if splits == 1 && pass == Pass::WHOLE && c(product).is_plain() {
+                if member.splits == 1 && pass == Pass::WHOLE && c(product).is_plain() {
                     from.store(transposed, c(product), place, tid);
                 } else {
                     shares.add_up(from, transposed, c, entry, fixup, pass);
                 }
             }
-            if pass != Pass::FIXUP && splits > 1 {
+            if pass != Pass::FIXUP && !is_alone {
                 // This thread has read all the sums that it adds up. The producer may now write the
                 // other entry; it writes this one only behind the second barrier of the next tile.
                 // SAFETY: the wait is below.
@@ -511,7 +523,8 @@ unsafe fn gemm<
             // SAFETY: whole warps; each cluster has a counter for each warp of each of its blocks.
             let is_last_part = unsafe {
                 let [first, last] = entry.clusters();
-                let counter = (first * splits + rank) * shares.warps + shares.warp;
+                let block = first * member.blocks() + member.rank();
+                let counter = block * shares.warps + shares.warp;
                 fixup.arrive(counter, last - first)
             };
             if !is_last_part {
@@ -519,7 +532,7 @@ unsafe fn gemm<
             }
             pass = Pass::FIXUP;
         }
-        if splits > 1 {
+        if !is_alone {
             // No block leaves, or stores its next sums, before the others have read these.
             // SAFETY: the thread has arrived.
             unsafe { cluster::wait() };
@@ -528,7 +541,7 @@ unsafe fn gemm<
         if unsafe { entry.is_last() } {
             break;
         }
-        if splits == 1 {
+        if is_alone {
             if !Storage::<SUMS, WARPGROUPS, BLOCKS>::SEPARATE {
                 // Copies will overwrite the memory of the sums.
                 tma::fence_proxy_async();

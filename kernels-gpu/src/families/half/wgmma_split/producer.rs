@@ -9,7 +9,7 @@ use super::{Operands, Products, WM, copies};
 use crate::abi::tensor_core::BK;
 use crate::device::pipeline::state::PipelineState;
 use crate::device::pipeline::tile_load::load_tile;
-use crate::device::schedule::cluster::{Entry, Sequence};
+use crate::device::schedule::cluster::{Entry, Member, Sequence};
 
 /// Bytes of A that each block prefetches to L2 before the kernel in front of it has ended. All
 /// blocks together ask for about what device memory delivers meanwhile.
@@ -35,8 +35,8 @@ pub struct Pipeline {
 impl Pipeline {
     /// Fills the stages, tile after tile, with the work of one block.
     ///
-    /// The block has rank `rank` in cluster `index`, which is `splits` blocks. A has `m` rows, a
-    /// panel of a tile `rows`, and a tile `cols` columns.
+    /// The block is `member` of cluster `index`. A has `m` rows, a panel of a tile `rows`, and a
+    /// tile `cols` columns.
     ///
     /// # Safety
     /// - The first producer calls this. If the producers copy A, all of them do.
@@ -54,7 +54,7 @@ impl Pipeline {
     >(
         self,
         sequence: Sequence,
-        [index, rank, splits]: [u32; 3],
+        (index, member): (u32, Member),
         products: Products,
         Operands { maps: [map_a, map_b], unaligned }: Operands<MN_A>,
         [m, rows, cols]: [u32; 3],
@@ -67,14 +67,20 @@ impl Pipeline {
         let stage_b = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGE_B;
         let lag = Storage::<SUMS, WARPGROUPS, BLOCKS>::LAG;
         let [once_a, once_b] = sequence.read_once([bm, bn], [products.step_a, products.step_b]);
+        // Lines of B in a block's part: steps along K, or columns. The blocks that get it.
+        let (depth, part_cols) = (BK / member.tiles, cols / member.tiles);
+        let ranks = ((1u32 << member.tiles) - 1) << member.rank_of(0, member.part);
+        let ranks = ranks as u16;
         let mut state = PipelineState::FIRST;
         let (mut number, mut most) = (0, PREFETCHED / (2 * stage_a));
         loop {
             let work = sequence.work(index, number);
             let [product, y, x] = sequence.place(work.tile);
             let (row, col) = (y * WARPGROUPS * rows, x * cols);
-            let panels = (m - row).div_ceil(rows.max(1)).min(WARPGROUPS);
-            let [begin, end] = work.part(rank);
+            // A tile behind the last row is the first one once more, and not stored.
+            let from_row = if row < m { row } else { 0 };
+            let panels = (m - from_row).div_ceil(rows.max(1)).min(WARPGROUPS);
+            let [begin, end] = work.part(member.part);
             let [product_a, product_b] =
                 [product * products.step_a, product * products.step_b].map(u32::cast_signed);
             // Prefetch A while the kernel before this one ends, or while the last tile's sums are
@@ -83,7 +89,7 @@ impl Pipeline {
             for step in begin..prefetched {
                 let at = (step * BK).cast_signed();
                 for panel in 0..panels {
-                    let row = (row + panel * rows).cast_signed();
+                    let row = (from_row + panel * rows).cast_signed();
                     let at = if MN_A { [row, at, product_a] } else { [at, row, product_a] };
                     // SAFETY: a grid constant, which describes A. A later copy sees what L2 then
                     // has.
@@ -94,7 +100,7 @@ impl Pipeline {
             // the tile before are, until those have been read.
             if number == 0 {
                 dependent_launch::wait();
-            } else if splits > 1 {
+            } else if member.blocks() > 1 {
                 cluster::sync();
                 cluster::sync();
                 if !Storage::<SUMS, WARPGROUPS, BLOCKS>::SEPARATE {
@@ -115,7 +121,7 @@ impl Pipeline {
                         sequence,
                         index,
                         work,
-                        [rank, end - begin],
+                        end - begin,
                         [product, row, col],
                         panels - 1,
                     )
@@ -130,7 +136,7 @@ impl Pipeline {
                 unsafe {
                     let to_a = a_smem.add(state.stage * stage_a);
                     let at = (step * BK).cast_signed();
-                    let place = [step * BK, row];
+                    let place = [step * BK, from_row];
                     let is_empty = || empty.add(state.stage).wait_parity(state.parity ^ 1);
                     let loaded = copies(PRODUCERS).then(|| unaligned.load(place, thread));
                     if thread == 0 {
@@ -139,21 +145,30 @@ impl Pipeline {
                         full.arrive_expect_tx(bytes_a + 2 * cols * BK);
                         let panels = if copies(PRODUCERS) { 0 } else { panels };
                         for panel in 0..panels {
-                            let row = (row + panel * rows).cast_signed();
+                            let row = (from_row + panel * rows).cast_signed();
                             let to = to_a.add(panel * (WM * BK));
                             let place = if MN_A { [row, at] } else { [at, row] };
                             load_tile(to, map_a, [place[0], place[1], product_a], full, once_a);
                         }
+                        // Of B, each tile of the cluster gets this block's part.
+                        let load_b = |to, at| match member.tiles {
+                            1 => load_tile(to, map_b, at, full, once_b),
+                            _ => tma::load_multicast(to, map_b, at, full, ranks),
+                        };
                         let to = b_smem.add(state.stage * stage_b);
                         if MN_B {
                             let panel_cols = Storage::<SUMS, WARPGROUPS, BLOCKS>::PANEL;
+                            let line = member.tile * depth;
+                            let at = at + line.cast_signed();
                             for panel in 0..bn / panel_cols {
                                 let col = (col + panel * panel_cols).cast_signed();
-                                let to = to.add(panel * (BK * panel_cols));
-                                load_tile(to, map_b, [col, at, product_b], full, once_b);
+                                let to = to.add((panel * BK + line) * panel_cols);
+                                load_b(to, [col, at, product_b]);
                             }
                         } else {
-                            load_tile(to, map_b, [at, col.cast_signed(), product_b], full, once_b);
+                            let line = member.tile * part_cols;
+                            let col = (col + line).cast_signed();
+                            load_b(to.add(line * BK), [at, col, product_b]);
                         }
                     }
                     if let Some(loaded) = loaded {
@@ -174,7 +189,7 @@ impl Pipeline {
             }
             number += 1;
             // If K is not split, copies do not wait for sums that have memory of their own.
-            most = if lag == 1 || splits > 1 { stages } else { 0 };
+            most = if lag == 1 || member.blocks() > 1 { stages } else { 0 };
         }
     }
 }

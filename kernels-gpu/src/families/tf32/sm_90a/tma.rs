@@ -59,7 +59,7 @@ use crate::device::output::matrix::Output;
 use crate::device::output::places::OUTPUTS_AT_ONCE;
 use crate::device::pipeline::dependent_launch;
 use crate::device::pipeline::roles::{
-    CONSUMER_REGISTERS, PRODUCER_REGISTERS, WARPGROUP, moves_registers,
+    WARPGROUP, give_registers, moves_registers, take_registers,
 };
 use crate::device::pipeline::state::PipelineState;
 use crate::device::schedule::raster::rasterize;
@@ -267,9 +267,8 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
         dependent_launch::begin();
 
         if warpgroup == WARPGROUPS {
-            // SAFETY: a whole warpgroup, the block's last, which has more registers than that. The
-            // others take what it gives.
-            unsafe { thread::warpgroup_reg_dealloc::<PRODUCER_REGISTERS>() };
+            // SAFETY: a whole warpgroup, the block's last. The others take what it gives.
+            unsafe { give_registers() };
             if tid != WARPGROUPS * WARPGROUP {
                 return;
             }
@@ -308,9 +307,8 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
             return;
         }
 
-        // SAFETY: each of the other warpgroups, which has fewer registers than that. Together they
-        // want no more than the block was launched with.
-        unsafe { thread::warpgroup_reg_alloc::<CONSUMER_REGISTERS>() };
+        // SAFETY: each of the other warpgroups, once.
+        unsafe { take_registers() };
         let (warp, lane) = (tid / 32 % 4, warp::lane_id());
         let b_mine = b_smem.add(warpgroup * (WN * BK));
         let staging = a_smem.add(Self::STAGING_AT + warpgroup * STAGING);

@@ -60,10 +60,10 @@ use crate::device::output::staging::STAGING;
 use crate::device::output::tensor::TensorOutput;
 use crate::device::pipeline::half_stages::Stages;
 use crate::device::pipeline::roles::{
-    CONSUMER_REGISTERS, PRODUCER_REGISTERS, WARPGROUP, WM, moves_registers,
+    WARPGROUP, WM, give_registers, moves_registers, take_registers,
 };
 use crate::device::pipeline::state::PipelineState;
-use crate::device::schedule::persistent::Tiles;
+use crate::device::schedule::persistent::{Tiles, parts};
 
 /// Stages by which the second warpgroup lags behind the first.
 const STAGGER: u32 = 2;
@@ -129,6 +129,7 @@ macro_rules! kernels {
                 TensorOutput::<F16>::new(c, options & HALF_OUTPUT != 0, epilogue)
             };
             let tile = [$warpgroups * WM, <[f32; $sums] as Accumulator>::COLS];
+            let tile = parts::<TRANS_A, TRANS_B>([m, n], tile);
             let tiles = Tiles::new([m, n], batch, stride_c, options, tile);
             // SAFETY: the block is as large as these numbers say.
             unsafe {
@@ -148,6 +149,12 @@ kernels! {
     /// If its tiles leave fewer multiprocessors idle in the tail wave.
     TILE_128X192 = wgmma_128x192: "wgmma_persistent with 128 x 192 outputs per block",
         [f32; 96] x 2, 5 stages;
+    /// As above.
+    TILE_128X160 = wgmma_128x160: "wgmma_persistent with 128 x 160 outputs per block",
+        [f32; 80] x 2, 5 stages;
+    /// As above.
+    TILE_128X224 = wgmma_128x224: "wgmma_persistent with 128 x 224 outputs per block",
+        [f32; 112] x 2, 4 stages;
     /// For products with too few tiles of those sizes for all multiprocessors.
     TILE_128X128 = wgmma_128x128: "wgmma_persistent with 128 x 128 outputs per block",
         [f32; 64] x 2, 6 stages;
@@ -170,9 +177,11 @@ impl<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32>
 {
     /// Elements of a stage.
     const STAGE_A: u32 = WARPGROUPS * WM * BK;
-    const STAGE_B: u32 = BK * Self::BN;
+    const STAGE_B: u32 = BK * Self::PANELS;
     /// Columns of C per block: each thread of a warpgroup has `SUMS` of its sums.
     const BN: u32 = SUMS as u32 * WARPGROUP / WM;
+    /// Columns of the panels of B that cover them.
+    const PANELS: u32 = Self::BN.next_multiple_of(PANEL);
     /// Warps with sums.
     const WARPS: u32 = WARPGROUPS * WARPGROUP / 32;
     /// Offsets in elements.
@@ -188,7 +197,6 @@ impl<const SUMS: usize, const WARPGROUPS: u32, const STAGES: u32>
             STAGGER < STAGES,
             "the producer fills the stages of the lag before any is released"
         );
-        assert!(Self::BN.is_multiple_of(PANEL), "a tile of B is whole panels");
         let bytes = Self::BARRIERS_AT * 2 + 2 * STAGES * 8 + (ALIGNMENT - 128);
         assert!(
             bytes + RESERVED_SHARED_MEMORY_PER_BLOCK <= SHARED_MEMORY_PER_MULTIPROCESSOR,
@@ -223,6 +231,7 @@ unsafe fn gemm<
     let tid = thread::thread_idx_x();
     let warpgroup = tid / WARPGROUP;
     let steps = k.div_ceil(BK);
+    let bn = Storage::<SUMS, WARPGROUPS, STAGES>::BN;
 
     if steps == 0 {
         // A path of its own: a second path to the accumulators would make `ptxas` serialise all
@@ -245,8 +254,10 @@ unsafe fn gemm<
         full,
         empty: full.add(STAGES),
         rows: WARPGROUPS * WM,
-        cols: Storage::<SUMS, WARPGROUPS, STAGES>::BN,
+        cols: Storage::<SUMS, WARPGROUPS, STAGES>::PANELS,
     };
+    // SAFETY: all threads, before the block's barrier.
+    unsafe { stages.clear_rest(tiles, (WARPGROUPS + 1) * WARPGROUP) };
     if tid == 0 {
         // SAFETY: one thread, once, before the block's barrier; both are grid constants.
         unsafe {
@@ -262,9 +273,8 @@ unsafe fn gemm<
 
     if warpgroup == WARPGROUPS {
         if moves_registers(WARPGROUPS) {
-            // SAFETY: a whole warpgroup, the block's last, which has more registers than that. The
-            // others take what it gives.
-            unsafe { thread::warpgroup_reg_dealloc::<PRODUCER_REGISTERS>() };
+            // SAFETY: a whole warpgroup, the block's last. The others take what it gives.
+            unsafe { give_registers() };
         }
         if tid == WARPGROUPS * WARPGROUP {
             // SAFETY: one thread of the block; the maps are as the caller promises.
@@ -274,9 +284,8 @@ unsafe fn gemm<
     }
 
     if moves_registers(WARPGROUPS) {
-        // SAFETY: each of the other warpgroups, which has fewer registers than that. Together they
-        // want no more than the block was launched with.
-        unsafe { thread::warpgroup_reg_alloc::<CONSUMER_REGISTERS>() };
+        // SAFETY: each of the other warpgroups, once.
+        unsafe { take_registers() };
     }
     let lane = warp::lane_id();
     // SAFETY: the barriers are initialised. One thread of each warp arrives, since a warp that
@@ -299,13 +308,13 @@ unsafe fn gemm<
             let (product, row, col) = tiles.place(black_box(tile));
             let warp = black_box(tid) / 32;
             // SAFETY: the warp's own memory, with an element for each of these columns.
-            let bias = unsafe { StagedBias::at(bias.add(warp * stages.cols)) };
-            (warp, row + warp * 16, col, tiles.output(c, product), bias)
+            let bias = unsafe { StagedBias::at(bias.add(warp * bn)) };
+            (warp, row + warp * 16, col, tiles.output(c, [product, row, col]), bias)
         };
         if c.epilogue.has_column_bias() {
             let (_, _, col, c, bias) = place();
             // SAFETY: whole warps, each with its own memory.
-            unsafe { c.copy_bias(col, stages.cols, bias) };
+            unsafe { c.copy_bias(col, bn, bias) };
         }
         let mut acc = [0.0f32; SUMS];
         let mut before = state.stage;

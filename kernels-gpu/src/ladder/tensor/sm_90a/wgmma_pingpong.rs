@@ -51,10 +51,10 @@ use crate::device::output::staging::STAGING;
 use crate::device::output::tensor::TensorOutput;
 use crate::device::pipeline::half_stages::Stages;
 use crate::device::pipeline::roles::{
-    CONSUMER_REGISTERS, PRODUCER_REGISTERS, WARPGROUP, WM, moves_registers,
+    WARPGROUP, WM, give_registers, moves_registers, take_registers,
 };
 use crate::device::pipeline::state::PipelineState;
-use crate::device::schedule::persistent::Tiles;
+use crate::device::schedule::persistent::{Tiles, parts};
 
 /// A thread's sums of one `wgmma`, and the number of these that a tile has, one below the other.
 const SUMS: usize = 64;
@@ -143,7 +143,8 @@ pub unsafe fn wgmma_pingpong<const TRANS_A: bool, const TRANS_B: bool, const F16
         let c = Output::new(c, ldc, m, n, alpha, beta);
         TensorOutput::<F16>::new(c, options & HALF_OUTPUT != 0, epilogue)
     };
-    let tiles = Tiles::new([m, n], batch, stride_c, options, [BM, BN]);
+    let tile = parts::<TRANS_A, TRANS_B>([m, n], [BM, BN]);
+    let tiles = Tiles::new([m, n], batch, stride_c, options, tile);
     // SAFETY: the block is as large as these numbers say.
     unsafe { gemm::<F16, TRANS_A, TRANS_B>(k, tiles, [map_a, map_b], c) };
 }
@@ -186,6 +187,8 @@ unsafe fn gemm<const F16: bool, const TRANS_A: bool, const TRANS_B: bool>(
         rows: BM,
         cols: BN,
     };
+    // SAFETY: all threads, before the block's barrier.
+    unsafe { stages.clear_rest(tiles, THREADS) };
     let turns = full.add(2 * STAGES);
     if tid == 0 {
         // SAFETY: one thread, once, before the block's barrier; both are grid constants.
@@ -204,9 +207,8 @@ unsafe fn gemm<const F16: bool, const TRANS_A: bool, const TRANS_B: bool>(
     dependent_launch::wait();
 
     if warpgroup == WARPGROUPS {
-        // SAFETY: a whole warpgroup, the block's last, which has more registers than that. The
-        // others take what it gives.
-        unsafe { thread::warpgroup_reg_dealloc::<PRODUCER_REGISTERS>() };
+        // SAFETY: a whole warpgroup, the block's last. The others take what it gives.
+        unsafe { give_registers() };
         if tid == WARPGROUPS * WARPGROUP {
             // SAFETY: one thread of the block; the maps are as the caller promises.
             unsafe { stages.produce::<TRANS_A, TRANS_B>(tiles, steps, maps) };
@@ -214,9 +216,8 @@ unsafe fn gemm<const F16: bool, const TRANS_A: bool, const TRANS_B: bool>(
         return;
     }
 
-    // SAFETY: each of the other warpgroups, which has fewer registers than that. Together they want
-    // no more than the block was launched with.
-    unsafe { thread::warpgroup_reg_alloc::<CONSUMER_REGISTERS>() };
+    // SAFETY: each of the other warpgroups, once.
+    unsafe { take_registers() };
     let lane = warp::lane_id();
     // SAFETY: the barriers are initialised. One thread of each warp arrives, since a warp that
     // waits for a group knows only of its own part.
@@ -237,7 +238,7 @@ unsafe fn gemm<const F16: bool, const TRANS_A: bool, const TRANS_B: bool>(
             let warp = black_box(tid) / 32;
             // SAFETY: the warp's own memory, with an element for each of these columns.
             let bias = unsafe { StagedBias::at(bias.add(warp * BN)) };
-            (warp, row + warp % 4 * 16, col, tiles.output(c, product), bias)
+            (warp, row + warp % 4 * 16, col, tiles.output(c, [product, row, col]), bias)
         };
         if c.epilogue.has_column_bias() {
             let (_, _, col, c, bias) = place();
