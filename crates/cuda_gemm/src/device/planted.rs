@@ -75,7 +75,10 @@ mod tests {
         let planted = Planted::in_kernel(wrong);
         let measured = auto.measure(&[layer()], 3).unwrap().remove(0);
         assert_eq!(measured.skipped, None);
-        let dropped: Vec<_> = measured.dropped.iter().map(|(one, _)| one.kernel.name()).collect();
+        let dropped = measured.dropped.iter().map(|(one, _)| one.kernel.name());
+        let mut dropped: Vec<_> = dropped.collect();
+        // In several divisions.
+        dropped.dedup();
         assert_eq!(dropped, [wrong.name()]);
         assert!(measured.dropped[0].1.contains("was not stored"), "{measured:?}");
         assert!(!measured.timed.is_empty() && measured.fastest().is_none(), "{measured:?}");

@@ -88,7 +88,8 @@ impl Configuration {
         let most_splits = if has_clusters { most_splits(gemm, kernel) } else { u32::MAX };
         let has_blocks = kernel.blocks_per_multiprocessor() > 1;
         let is_possible = (1..=most_splits).contains(&splits)
-            && (1..=most_multicast(&KernelForm::new(gemm, kernel), kernel, splits)).contains(&multicast)
+            && (1..=most_multicast(&KernelForm::new(gemm, kernel), kernel, splits))
+                .contains(&multicast)
             && clusters.is_none_or(|clusters| clusters > 0 && has_clusters)
             && blocks.is_none_or(|blocks| blocks == 1 && has_clusters && has_blocks);
         is_possible.then_some(()).ok_or_else(|| format!("`{name}` cannot be launched so: {self}"))

@@ -6,8 +6,8 @@ use super::copies::copied;
 use super::grid::whole_splits;
 use super::model::Prediction;
 use crate::plan::{
-    Configuration, KernelForm, cluster_tiles, copy_ld, most_multicast, most_splits, steps, stream_k,
-    tiles,
+    Configuration, KernelForm, cluster_tiles, copy_ld, most_multicast, most_splits, steps,
+    stream_k, tiles,
 };
 use crate::problem::Gemm;
 
@@ -83,6 +83,12 @@ impl Candidates<'_> {
         });
         for (splits, multicast) in sizes {
             let tiles = cluster_tiles(&form.gemm, kernel, multicast);
+            let all_tiles = tiles.saturating_mul(form.gemm.batch as u64);
+            // Blocks that copy for each other begin and end together: in several waves they wait.
+            let room = multiprocessors.saturating_mul(most) / (splits * multicast);
+            if multicast > 1 && all_tiles > room.into() {
+                continue;
+            }
             let with = |blocks: u32| Configuration {
                 splits,
                 multicast,
@@ -96,9 +102,13 @@ impl Candidates<'_> {
             };
             [most, 1].into_iter().for_each(|blocks| add(with(blocks)));
             for [blocks, at_once] in [[most, most], [most, 1], [1, 1]] {
-                let clusters = multiprocessors.saturating_mul(at_once) / (splits * multicast);
-                if stream_k(&form.gemm, kernel, tiles, splits, clusters) == Some(clusters) {
-                    add(Configuration { clusters: Some(clusters), ..with(blocks) });
+                let resident = multiprocessors.saturating_mul(at_once) / (splits * multicast);
+                // All of them, or as many for each tile.
+                let for_each = u64::from(resident) / all_tiles.max(1) * all_tiles;
+                for clusters in [resident, for_each as u32] {
+                    if stream_k(&form.gemm, kernel, tiles, splits, clusters) == Some(clusters) {
+                        add(Configuration { clusters: Some(clusters), ..with(blocks) });
+                    }
                 }
             }
         }

@@ -5,7 +5,8 @@ use kernels_gpu::abi::{KernelAbi, Reads};
 
 use super::copies::copied;
 use crate::plan::{
-    Configuration, Decomposition, KernelForm, MAX_SPLITS, cluster_tiles, is_aligned, steps, stream_k,
+    Configuration, Decomposition, KernelForm, MAX_SPLITS, cluster_tiles, is_aligned, steps,
+    stream_k,
 };
 
 /// Rows of tiles that run at once: `kernels_gpu`'s raster.
@@ -30,6 +31,8 @@ pub(super) struct Grid {
     pub(super) splits: f64,
     /// Partial sums per tile of stream-K, else 0.
     pub(super) stream_k_parts: f64,
+    /// Whether clusters of stream-K begin and end within tiles.
+    pub(super) is_uneven: bool,
 }
 
 /// The device's room for a product's grid.
@@ -71,6 +74,7 @@ impl Grid {
             tiles_per_block: 1.0,
             splits: 1.0,
             stream_k_parts: 0.0,
+            is_uneven: false,
         };
         match kernel.abi() {
             KernelAbi::StreamK => grid.persistent_stream_k(tiles, steps, slots),
@@ -93,10 +97,14 @@ impl Grid {
                     Some(clusters) => {
                         grid.steps = (tiles as f64) * (steps as f64) / (clusters * splits) as f64;
                         let is_shared = !tiles.is_multiple_of(clusters);
-                        let begun = u64::from(tiles > 1 && is_shared);
+                        // A number for each tile, so that each cluster has a part of one tile.
+                        let is_even = clusters.is_multiple_of(tiles);
+                        grid.is_uneven = is_shared && !is_even;
+                        let begun = u64::from(tiles > 1 && grid.is_uneven);
                         grid.tiles_per_block = (tiles.div_ceil(clusters) + begun) as f64;
                         if is_shared {
-                            grid.stream_k_parts = (clusters.div_ceil(tiles) + 1) as f64;
+                            let more = u64::from(!is_even);
+                            grid.stream_k_parts = (clusters.div_ceil(tiles) + more) as f64;
                         }
                         grid.waves(clusters, splits * u64::from(multicast), true, slots);
                     }
@@ -168,11 +176,16 @@ impl Edges {
         let [down, across] = match kernel.abi() {
             KernelAbi::WgmmaClusters | KernelAbi::WgmmaBatched => [
                 if form.gemm.trans_a { PANEL } else { 1 },
-                if form.gemm.trans_b { 1 } else { tile.bn },
+                if form.gemm.trans_b { 1 } else { tile.bn.next_multiple_of(PANEL.min(tile.bn)) },
             ],
             _ => [tile.bm, tile.bn],
         };
         let along = |size: usize, tile: u32, copied: u32| {
+            let beyond = tile.next_multiple_of(copied) - tile;
+            if beyond > 0 {
+                // Whole panels of every tile, which are wider.
+                return (f64::from(beyond) / f64::from(tile), 1.0);
+            }
             let tiles = size.div_ceil(tile as usize).max(1);
             let outside = size.next_multiple_of(copied as usize) - size;
             // As a part of the last tile.
@@ -191,6 +204,8 @@ impl Edges {
 pub(super) struct Bytes {
     /// A and B.
     pub(super) inputs: f64,
+    /// A and B once more: what all blocks ask the L2 cache for, without the above.
+    pub(super) again: f64,
     /// C, an old C and a residual.
     pub(super) outputs: f64,
     /// Staged A and B, of all launches.
@@ -206,7 +221,7 @@ impl Bytes {
         at_once: f64,
         l2_bytes: f64,
     ) -> Self {
-        let Configuration { kernel, clusters, staged, .. } = *configuration;
+        let Configuration { kernel, multicast, staged, .. } = *configuration;
         let gemm = &form.gemm;
         let tile = kernel.tile();
         let [m, n, k, batch] = [gemm.m, gemm.n, gemm.depth(), gemm.batch].map(|size| size as f64);
@@ -219,18 +234,21 @@ impl Bytes {
         let once = operands.iter().sum::<f64>() / grid.launches;
         let mut inputs = once;
         if once > l2_bytes {
-            let per_tile = match clusters {
-                // Clusters are at different places along K, and share nothing.
-                Some(_) => f64::from(tile.bm).min(m) + f64::from(tile.bn).min(n),
-                None => {
-                    let tiles = |size: f64, tile: u32| (size / f64::from(tile)).ceil();
-                    let rows = tiles(m, tile.bm).min(RASTER_ROWS);
-                    let cols = (at_once / rows).clamp(1.0, tiles(n, tile.bn).max(1.0));
-                    f64::from(tile.bm) / cols + f64::from(tile.bn) / rows
-                }
-            };
+            let tiles = |size: f64, tile: u32| (size / f64::from(tile)).ceil();
+            let rows = tiles(m, tile.bm).min(RASTER_ROWS);
+            let cols = (at_once / rows).clamp(1.0, tiles(n, tile.bn).max(1.0));
+            let mut per_tile = f64::from(tile.bm) / cols + f64::from(tile.bn) / rows;
+            if grid.is_uneven {
+                // Clusters are at different places along K: L2 still has half of what others read.
+                per_tile = (per_tile + f64::from(tile.bm).min(m) + f64::from(tile.bn).min(n)) / 2.0;
+            }
             inputs = once.max(element * k * grid.tiles * per_tile);
         }
+        // Blocks with tiles of the same rows or columns ask for the same part of A or B.
+        let along = |size: f64, tile: u32| (size / f64::from(tile)).ceil();
+        let asked_a = m * along(n, tile.bn);
+        let asked_b = n * along(m, tile.bm) / f64::from(multicast);
+        let again = (element * k * batch * (asked_a + asked_b) / grid.launches - inputs).max(0.0);
         let c = gemm.output.bytes() as f64;
         let touched = if gemm.beta == 0.0 && !gemm.factors_on_device { c } else { 2.0 * c };
         let residual = if gemm.epilogue.residual { 4.0 } else { 0.0 };
@@ -238,7 +256,7 @@ impl Bytes {
         let is_copied = copied(form, kernel, staged);
         let staged =
             operands.iter().zip(is_copied).map(|(bytes, is)| if is { *bytes } else { 0.0 });
-        Self { inputs, outputs, staged: if k == 0.0 { 0.0 } else { staged.sum() } }
+        Self { inputs, again, outputs, staged: if k == 0.0 { 0.0 } else { staged.sum() } }
     }
 }
 

@@ -3,13 +3,13 @@
 //! One model serves all kernels and precisions. A reader can check a prediction by hand:
 //!
 //! ```text
-//! step(q)  = overlap(step_ns * latency_share, q * shared_step_ns) * (1 + out_of_bounds * edges)
-//!            [* (1 + misaligned_operand)]
+//! step(q)  = overlap(overlap(step_ns * latency_share, q * shared_step_ns)
+//!            * (1 + out_of_bounds * edges) [* (1 + misaligned_operand)], latency_ns * cold / stages)
 //! block(q) = block_ns + q * store_ns [* (1 + misaligned_c)] * (1 + epilogue)
 //! chain    = steps * (full_waves * step(r) + step(q))
 //! ends     = full_waves * block(r) + block(q) * (1 + next_tile * (tiles_per_block - 1))
-//! blocks   = ends + overlap(chain, inputs / copy_gbytes)
-//! time     = launch_ns + overlap(blocks, (inputs + outputs) / copy_gbytes) + reduction + staging
+//! memory   = (inputs + outputs) / copy_gbytes + again / l2_gbytes
+//! time     = launch_ns + ends + overlap(chain, memory) + reduction + staging
 //! ```
 //!
 //! - **Waves.** A multiprocessor holds `r` resident blocks, and `q` blocks of the last wave. Waves
@@ -17,14 +17,18 @@
 //! - **Steps.** A block that is alone waits for the latency of its loads, `step_ns`. More memory has
 //!   more stages, which hide more of it. So `latency_share` is 1, or else the memory of a block that
 //!   shares a multiprocessor over that of a block that has it alone. Several blocks share the
-//!   multiprocessor's throughput, `shared_step_ns` each.
+//!   multiprocessor's throughput, `shared_step_ns` each. The part of the loads that comes from device
+//!   memory, `cold`, takes `latency_ns` for as many steps as there are stages.
 //! - **Tiles.** A persistent block computes one tile after the other, and stores while it loads.
 //! - **Edges.** Loads of a tile that lies partly out of bounds are slower, as far as edge tiles
 //!   occupy the multiprocessors.
 //! - **Memory.** A and B are read once if the L2 cache holds them. Otherwise, tiles that run at the
-//!   same time share what they read; clusters of stream-K share nothing.
+//!   same time share what they read; clusters of stream-K that begin within tiles share half.
+//! - **L2.** What several blocks read comes from device memory once, and `again` from L2. Multicast
+//!   asks for B once for several blocks.
 //! - **Reduction.** Blocks that share a tile meet, and one of them adds the partial sums:
-//!   `reduction_ns + parts * partial_ns`. Split-K pays this in each wave.
+//!   `reduction_ns + parts * partial_ns`. Split-K pays this in each wave. In stream-K each part also
+//!   comes from L2 to one multiprocessor. Blocks that multicast meet, too.
 //! - **Staging.** Copies of A and B cost `staging_ns`, and read and write their bytes.
 //! - **Batches.** A kernel without batches is launched for each product. `time` without staging
 //!   counts once per launch.
@@ -34,7 +38,7 @@
 //!
 //! `rungs tune` measures all of these numbers, and `rungs tune --validate` judges the choices.
 
-use kernels_gpu::abi::Shared;
+use kernels_gpu::abi::{Shared, Tile};
 
 use super::configurations::Candidates;
 use super::grid::{Alignment, Bytes, Edges, Grid, Slots};
@@ -219,8 +223,14 @@ pub struct Features {
     resident: f64,
     /// The memory of a block that shares a multiprocessor, relative to this one's.
     latency_share: f64,
+    /// A block's stages, and the part of its loads that comes from device memory. For a kernel whose
+    /// stages are not known, no loads count.
+    stages: f64,
+    cold: f64,
     /// The out-of-bounds part of tiles, weighted by busy multiprocessors.
     edges: f64,
+    /// Bytes of a part of a tile that a block reads from device memory, as if all blocks read.
+    part_bytes: f64,
     alignment: Alignment,
     epilogue: Epilogue,
     reads_c: bool,
@@ -253,8 +263,19 @@ impl Features {
         let Edges { outside, share } = Edges::new(form, configuration);
         // Edge tiles fill the last round, and have their share of the others.
         let rounds = grid.rounds();
+        let Tile { bm, bn, bk, .. } = configuration.kernel.tile();
+        let (stages, cold) = match configuration.kernel.shared() {
+            Shared::Stages { bytes: [several, one], .. } => {
+                let stage = u64::from((bm + bn) * bk) * gemm.compute.element().bytes() as u64;
+                let block = if resident < most { one } else { several };
+                let cold = bytes.inputs / (bytes.inputs + bytes.again).max(1.0);
+                ((f64::from(block) / stage as f64).max(1.0), cold)
+            }
+            Shared::Static(_) | Shared::Dynamic(_) => (1.0, 0.0),
+        };
         let busy = (grid.tiles * share * grid.splits / multiprocessors as f64).min(1.0);
         let edges = outside * busy * (1.0 + (rounds - 1.0) * share) / rounds;
+        let part_bytes = multiprocessors as f64 * f64::from(4 * bm * bn) / grid.splits;
         Self {
             configuration: *configuration,
             costs: model.costs,
@@ -267,7 +288,10 @@ impl Features {
                 }
                 _ => 1.0,
             },
+            stages,
+            cold,
             edges,
+            part_bytes,
             alignment,
             epilogue: gemm.epilogue,
             reads_c: gemm.beta != 0.0 || gemm.factors_on_device,
@@ -277,11 +301,6 @@ impl Features {
     /// Whether the kernel's first entry point serves.
     pub fn is_aligned(&self) -> bool {
         self.alignment.is_aligned
-    }
-
-    /// Whether A or B is copied first.
-    pub fn is_staged(&self) -> bool {
-        self.bytes.staged > 0.0
     }
 
     /// The features with other costs of the device.
@@ -297,7 +316,8 @@ impl Features {
         let slower = (1.0 + entry.out_of_bounds * self.edges)
             * growth(alignment.is_operand_misaligned, entry.misaligned_operand);
         let step = |blocks: f64| {
-            overlap(entry.step_ns * latency_share, blocks * entry.shared_step_ns) * slower
+            let step_ns = overlap(entry.step_ns * latency_share, blocks * entry.shared_step_ns);
+            overlap(step_ns * slower, device.latency_ns * self.cold / self.stages)
         };
         let store_ns = entry.store_ns
             * growth(alignment.is_c_misaligned, entry.misaligned_c)
@@ -307,23 +327,30 @@ impl Features {
         let further = entry.next_tile * (grid.tiles_per_block - 1.0);
         let ends = grid.full_waves * block(*resident) + block(grid.last_wave) * (1.0 + further);
         let inputs_ns = bytes.inputs / device.copy_gbytes;
-        let memory_ns = inputs_ns + bytes.outputs / device.copy_gbytes;
-        let blocks_ns = ends + overlap(chain, inputs_ns);
-        let sum = |parts: f64| entry.reduction_ns + parts * entry.partial_ns;
-        // A block keeps its place while it adds partial sums.
+        let memory_ns =
+            inputs_ns + bytes.again / device.l2_gbytes + bytes.outputs / device.copy_gbytes;
+        let blocks_ns = ends + overlap(chain, memory_ns);
+        // A block keeps its place while it waits for others and adds partial sums.
         let waves = (grid.full_waves + grid.last_wave / resident).max(1.0);
-        let split_k = if grid.splits > 1.0 { waves * sum(grid.splits) } else { 0.0 };
-        let parts = grid.stream_k_parts;
-        let stream_k = if parts > 0.0 { sum(parts) } else { 0.0 };
+        let split_k = match grid.splits > 1.0 {
+            true => waves * (entry.reduction_ns + grid.splits * entry.partial_ns),
+            false if self.configuration.multicast > 1 => waves * entry.reduction_ns,
+            false => 0.0,
+        };
+        let part_ns = entry.partial_ns + self.part_bytes / device.l2_gbytes;
+        let stream_k = match grid.stream_k_parts {
+            0.0 => 0.0,
+            parts => entry.reduction_ns + parts * part_ns,
+        };
         let staging = match bytes.staged {
             0.0 => 0.0,
             bytes => device.staging_ns + 2.0 * bytes / device.copy_gbytes,
         };
-        let launch = device.launch_ns + overlap(blocks_ns, memory_ns) + split_k + stream_k;
+        let launch = device.launch_ns + blocks_ns + split_k + stream_k;
         Prediction {
             configuration: self.configuration,
             ns: grid.launches * launch + staging,
-            memory_bound: memory_ns > blocks_ns || inputs_ns > chain,
+            memory_bound: memory_ns > chain,
         }
     }
 

@@ -77,6 +77,7 @@ pub fn scaled(table: &Table, info: &DeviceInfo) -> Result<Table, Error> {
     let costs = table.costs();
     let costs = DeviceCosts {
         copy_gbytes: costs.copy_gbytes * wider,
+        l2_gbytes: costs.l2_gbytes * share,
         clusters: costs.clusters.map(|count| ((f64::from(count) * share) as u32).max(1)),
         ..*costs
     };

@@ -77,11 +77,10 @@ fn measured_products_come_first_and_only_they() {
 fn products_on_tensor_cores_are_measured_too() {
     let device = Device::open(DeviceChoice::SoftSm90).unwrap();
     let configuration = |name: &str, splits, clusters, blocks_per_multiprocessor| Configuration {
-        kernel: find_kernel(name).unwrap(),
         splits,
         clusters,
         blocks_per_multiprocessor,
-        staged: false,
+        ..Configuration::new(find_kernel(name).unwrap())
     };
     let bf16 = Gemm::new(40, 96, 1000).transposed(false, true).computed_in(Compute::Bf16);
     let odd = Gemm::new(40, 96, 1001).transposed(false, true).computed_in(Compute::Bf16);
@@ -283,7 +282,7 @@ fn room_is_what_the_driver_says() {
 #[test]
 fn active_clusters_are_what_the_driver_says() {
     let device = Device::open(DeviceChoice::SoftSm90).unwrap();
-    let kernel = find_kernel("wgmma_split_256x128").unwrap();
+    let kernel = find_kernel("wgmma_split_192x192").unwrap();
     let multiprocessors = device.info().limits.multiprocessors;
     for size in 1..=8 {
         let clusters = device.active_clusters(kernel, size).unwrap();

@@ -50,6 +50,12 @@ const INITIAL: EntryCosts = EntryCosts {
 /// The initial growth by an epilogue, before the fit.
 const EPILOGUE: f64 = 0.5;
 
+/// The initial rate of the L2 cache, in copies.
+const L2_COPIES: f64 = 2.5;
+
+/// The initial latency of device memory, in nanoseconds.
+const LATENCY_NS: f64 = 1000.0;
+
 /// The initial cost of staging, in launches.
 const STAGING_LAUNCHES: f64 = 1.6;
 
@@ -252,9 +258,10 @@ impl Tuner {
     }
 }
 
-/// Fits a table's costs to samples. They are the costs of kernels, of staging and of epilogues.
+/// Fits a table's costs to samples. They are the costs of kernels, of memory, of staging and of
+/// epilogues.
 ///
-/// The costs of launches and copies stay, and those of entry points without samples. So a model can
+/// The costs of launches and the rate of copies stay, and those of entry points without samples. So a model can
 /// be changed, and its costs fitted anew, on a machine without a GPU.
 ///
 /// # Errors
@@ -272,8 +279,10 @@ pub fn refit(table: &Table, samples: &[Sample]) -> Result<Table, Error> {
     let with = |costs: DeviceCosts, kernels: Vec<Costs>| {
         Table::new(table.device().clone(), costs, kernels, table.products().to_vec())
     };
-    // Kernels are fitted with the costs of staging and epilogues, and the other way round.
+    // Kernels are fitted with the costs of the device, and the other way round.
     let mut costs = DeviceCosts {
+        l2_gbytes: L2_COPIES * table.costs().copy_gbytes,
+        latency_ns: LATENCY_NS,
         staging_ns: STAGING_LAUNCHES * table.costs().launch_ns,
         vector: EPILOGUE,
         activation: EPILOGUE,
@@ -320,9 +329,12 @@ fn device_costs(tuner: &Tuner) -> Result<DeviceCosts, Error> {
     let mut buffers = tuner.buffers(&operands(gemm)?)?;
     let times = tuner.time_by(POLICY, 1, |_| buffers.enqueue(&job))?;
     let launch_ns = (1e6 * crate::stats::median(&times[0])).max(1.0);
+    let copy_gbytes = tuner.rates()?.map_or(1.0, |rates| rates.copy);
     Ok(DeviceCosts {
         launch_ns,
-        copy_gbytes: tuner.rates()?.map_or(1.0, |rates| rates.copy),
+        copy_gbytes,
+        l2_gbytes: L2_COPIES * copy_gbytes,
+        latency_ns: LATENCY_NS,
         staging_ns: STAGING_LAUNCHES * launch_ns,
         clusters: clusters(device)?,
         vector: EPILOGUE,
@@ -481,7 +493,7 @@ fn fitted_entry(mut initial: EntryCosts, samples: &[&Fitted<'_>]) -> EntryCosts 
     with(&values.into_iter().map(rounded).collect::<Vec<_>>())
 }
 
-/// Fits the costs of staging and epilogues. Only samples that have them count.
+/// Fits the costs of memory, of staging and of epilogues.
 fn fitted_device(table: &Table, samples: &[Sample]) -> DeviceCosts {
     let model = Model::new(table);
     let costs = *table.costs();
@@ -490,18 +502,14 @@ fn fitted_device(table: &Table, samples: &[Sample]) -> DeviceCosts {
         vector: values[1],
         activation: values[2],
         matrix: values[3],
+        l2_gbytes: values[4],
+        latency_ns: values[5],
         ..costs
     };
-    let of_kernels = table.kernels().iter().map(|kernel| {
-        let mut own = Fitted::of_kernel(&model, kernel, samples);
-        own.retain(|one| {
-            let gemm = &one.sample.gemm;
-            one.features.is_staged() || !gemm.epilogue.is_none() || gemm.beta != 0.0
-        });
-        (kernel, own)
-    });
-    let of_kernels: Vec<_> = of_kernels.collect();
-    let start = [costs.staging_ns, costs.vector, costs.activation, costs.matrix];
+    let of_kernel = |kernel| (kernel, Fitted::of_kernel(&model, kernel, samples));
+    let of_kernels: Vec<(&Costs, _)> = table.kernels().iter().map(of_kernel).collect();
+    let DeviceCosts { staging_ns, vector, activation, matrix, l2_gbytes, latency_ns, .. } = costs;
+    let start = [staging_ns, vector, activation, matrix, l2_gbytes, latency_ns];
     let values = fit(&start, |values| {
         let device = with(values);
         let error = |kernel: &Costs, one: &Fitted<'_>| {

@@ -164,7 +164,11 @@ impl Selection {
         let mut wanted: Vec<_> = kernels.collect();
         if self.is_several() || matches!(self, Self::Auto) {
             let auto = table.map_or_else(|| device.auto(), |table| device.auto_by(table));
-            wanted.push((select::NAME, None, auto.map(Code::Auto).map_err(Error::from)));
+            wanted.push((
+                select::NAME,
+                None,
+                auto.map(|auto| Code::Auto(Box::new(auto))).map_err(Error::from),
+            ));
         }
         // On the software device nobody expects it.
         let is_compared = self.is_several() && !device.is_soft();
@@ -220,7 +224,7 @@ pub struct Loaded {
 
 enum Code {
     Kernel(Kernel),
-    Auto(Auto),
+    Auto(Box<Auto>),
     Cublas(Cublas),
 }
 

@@ -23,8 +23,8 @@ use cuda_std::vec;
 
 use crate::device::output::places::{ColumnBias, Places};
 use crate::device::output::staging::{
-    Fragment, PART, ROWS, STAGED_COLS, STAGED_SUMS, StagedQuads, stage, staged,
-    staged_quads, sums_of_part, width,
+    Fragment, PART, ROWS, STAGED_COLS, STAGED_SUMS, StagedQuads, stage, staged, staged_quads,
+    sums_of_part, width,
 };
 use crate::device::output::tensor::TensorOutput;
 
@@ -82,7 +82,8 @@ impl<const F16: bool> TensorOutput<F16> {
         let takes_vectors = self.takes_vectors() && self.c.cols.is_multiple_of(4);
         for part in 0..parts {
             let across = (SUMS / width(SUMS)) as u32;
-            let (down, first) = (part / across * BELOW, col + part % across * 2 * width(SUMS) as u32);
+            let (down, first) =
+                (part / across * BELOW, col + part % across * 2 * width(SUMS) as u32);
             if row + down >= self.c.rows {
                 break;
             }

@@ -10,6 +10,8 @@
 //!   cluster 2   |.. tile 2 | tile 3         |
 //! ```
 //!
+//! If there are as many clusters for each tile, they share that tile alone.
+//!
 //! The blocks of a cluster share K, or the columns of B for several tiles below each other, or both:
 //!
 //! ```text
@@ -124,12 +126,7 @@ impl Member {
 impl Sequence {
     /// The sequence of a launch, for blocks with tiles of `bm` x `bn`.
     #[inline(always)]
-    pub fn new(
-        [m, n, k]: [u32; 3],
-        [bm, bn]: [u32; 2],
-        products: u32,
-        member: Member,
-    ) -> Self {
+    pub fn new([m, n, k]: [u32; 3], [bm, bn]: [u32; 2], products: u32, member: Member) -> Self {
         let (width, height) = (n.div_ceil(bn), m.div_ceil(bm * member.tiles));
         let clusters = thread::grid_dim_x() / member.blocks().max(1);
         Self { width, height, products, steps: k.div_ceil(BK), clusters, member }
@@ -167,6 +164,14 @@ impl Sequence {
         [all / self.clusters.max(1), all % self.clusters.max(1)]
     }
 
+    /// Clusters of each tile, if their number is a multiple of that of the tiles, or else 0.
+    #[inline(always)]
+    fn parts(self) -> u32 {
+        let tiles = (self.width * self.height * self.products).max(1);
+        let parts = self.clusters / tiles;
+        if parts * tiles == self.clusters { parts } else { 0 }
+    }
+
     /// Work number `number` of a cluster.
     #[inline(always)]
     pub fn work(self, cluster: u32, number: u32) -> Work {
@@ -174,8 +179,15 @@ impl Sequence {
         let units = self.units().max(1);
         let whole =
             Work { tile: cluster, first: 0, count: units, units, steps, splits, is_last: true };
-        if self.clusters == self.width * self.height * self.products {
+        let parts = self.parts();
+        if parts == 1 {
             return whole;
+        }
+        if parts > 1 {
+            let (tile, part) = (cluster / parts, cluster % parts);
+            let unit = |part: u32| (u64::from(units) * u64::from(part) / u64::from(parts)) as u32;
+            let first = unit(part);
+            return Work { tile, first, count: unit(part + 1) - first, ..whole };
         }
         let [share, more] = self.shares();
         let start = cluster * share + cluster.min(more);
@@ -190,6 +202,10 @@ impl Sequence {
     /// The first and the last cluster that share a tile.
     #[inline(always)]
     pub fn clusters_of(self, tile: u32) -> [u32; 2] {
+        let parts = self.parts();
+        if parts > 0 {
+            return [tile * parts, tile * parts + parts - 1];
+        }
         let [share, more] = self.shares();
         let large = more * (share + 1);
         [tile * self.units(), (tile + 1) * self.units() - 1].map(|unit| match unit < large {

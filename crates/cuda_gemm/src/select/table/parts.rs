@@ -141,6 +141,10 @@ pub struct DeviceCosts {
     pub launch_ns: f64,
     /// The rate of a copy, in GB/s (10^9). Bytes read and bytes written count.
     pub copy_gbytes: f64,
+    /// The rate at which the L2 cache delivers what it holds, in GB/s (10^9).
+    pub l2_gbytes: f64,
+    /// From a request for a stage to its arrival from device memory, in nanoseconds.
+    pub latency_ns: f64,
     /// Staging A and B, in nanoseconds, without their bytes.
     pub staging_ns: f64,
     /// Resident clusters of 1 to 8 blocks. A multiprocessor holds one of their blocks.
@@ -328,7 +332,12 @@ impl Timed {
     /// A configuration and its time, in nanoseconds.
     pub fn new(configuration: Configuration, ns: f64) -> Self {
         let Configuration {
-            kernel, splits, clusters, multicast, blocks_per_multiprocessor, staged
+            kernel,
+            splits,
+            clusters,
+            multicast,
+            blocks_per_multiprocessor,
+            staged,
         } = configuration;
         Self { kernel, splits, clusters, multicast, blocks_per_multiprocessor, staged, ns }
     }

@@ -59,9 +59,11 @@ fn check_device(device: &Measured) -> Result<(), String> {
 }
 
 fn check_device_costs(costs: &DeviceCosts) -> Result<(), String> {
-    let DeviceCosts { launch_ns, copy_gbytes, staging_ns, clusters, .. } = *costs;
+    let DeviceCosts { launch_ns, copy_gbytes, l2_gbytes, staging_ns, clusters, .. } = *costs;
     positive("launch_ns", launch_ns)?;
     positive("copy_gbytes", copy_gbytes)?;
+    positive("l2_gbytes", l2_gbytes)?;
+    positive("latency_ns", costs.latency_ns)?;
     not_negative("staging_ns", staging_ns)?;
     for count in clusters {
         at_least_1("clusters", count)?;

@@ -194,16 +194,10 @@ kernels! {
     /// For up to 32 rows or columns.
     TILE_128X32 = wgmma_split_128x32: "wgmma_split_64x16 with 128 x 32 outputs per block",
         [f32; 16] x 2, 2 per multiprocessor, 32 producers;
-    /// For up to 64 rows or columns, and for small squares.
-    TILE_128X64 = wgmma_split_128x64: "wgmma_split_64x16 with 128 x 64 outputs per block",
-        [f32; 32] x 2, 2 per multiprocessor, 32 producers;
     /// For larger squares.
     TILE_128X128 = wgmma_split_128x128: "wgmma_split_64x16 with 128 x 128 outputs per block",
         [f32; 64] x 2, 2 per multiprocessor, 32 producers;
-    /// For up to 128 rows or columns.
-    TILE_256X128 = wgmma_split_256x128: "wgmma_split_64x16 with 256 x 128 outputs per block",
-        [f32; 64] x 4, 1 per multiprocessor, 32 producers;
-    /// For up to 64 rows or columns, with a long K.
+    /// For up to 64 rows or columns.
     TILE_64X64 = wgmma_split_64x64: "wgmma_split_64x16 with 64 x 64 outputs per block",
         [f32; 32] x 1, 3 per multiprocessor, 32 producers;
     /// For up to 128 rows or columns, and few of the other.
@@ -215,9 +209,9 @@ kernels! {
     /// For up to 192 rows or columns.
     TILE_128X192 = wgmma_split_128x192: "wgmma_split_64x16 with 128 x 192 outputs per block",
         [f32; 96] x 2, 1 per multiprocessor, 32 producers;
-    /// For up to 128 rows or columns, and many of the other.
-    TILE_192X128 = wgmma_split_192x128: "wgmma_split_64x16 with 192 x 128 outputs per block",
-        [f32; 64] x 3, 1 per multiprocessor, 32 producers;
+    /// For up to 160 rows or columns, and for 320.
+    TILE_192X160 = wgmma_split_192x160: "wgmma_split_64x16 with 192 x 160 outputs per block",
+        [f32; 80] x 3, 1 per multiprocessor, 32 producers;
     /// For up to 256 rows or columns.
     TILE_128X256 = wgmma_split_128x256: "wgmma_split_64x16 with 128 x 256 outputs per block",
         [f32; 128] x 2, 1 per multiprocessor, 32 producers;
@@ -340,8 +334,10 @@ unsafe fn gemm<
     // zero, or later a sum that lay in the stages' memory.
     let rows = if MN_A || copies(PRODUCERS) { WM } else { even_part(m, WM) };
     let cols = if MN_B { bn } else { shared_part(n, bn, member.tiles) };
+    let lines_b = Storage::<SUMS, WARPGROUPS, BLOCKS>::PANELS;
+    let copied_b = if MN_B { lines_b } else { cols };
     for (smem, panels, lines, copied) in
-        [(a_smem, stages * WARPGROUPS, WM, rows), (b_smem, stages, bn, cols)]
+        [(a_smem, stages * WARPGROUPS, WM, rows), (b_smem, stages, lines_b, copied_b)]
     {
         // SAFETY: in the stages, which nobody reads or writes before the block's barrier.
         unsafe { clear_lines(smem, panels, [copied, lines], WARPGROUPS * WARPGROUP + PRODUCERS) };
@@ -569,8 +565,7 @@ unsafe fn consumers_meet<const WARPGROUPS: u32>() {
         match WARPGROUPS {
             1 => thread::named_barrier_sync::<1, { WARPGROUP }>(),
             2 => thread::named_barrier_sync::<1, { 2 * WARPGROUP }>(),
-            3 => thread::named_barrier_sync::<1, { 3 * WARPGROUP }>(),
-            _ => thread::named_barrier_sync::<1, { 4 * WARPGROUP }>(),
+            _ => thread::named_barrier_sync::<1, { 3 * WARPGROUP }>(),
         }
     }
 }

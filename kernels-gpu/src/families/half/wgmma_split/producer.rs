@@ -63,6 +63,7 @@ impl Pipeline {
         let Self { stages, a: a_smem, b: b_smem, full, empty, read, entries } = self;
         let bm = Storage::<SUMS, WARPGROUPS, BLOCKS>::BM;
         let bn = Storage::<SUMS, WARPGROUPS, BLOCKS>::BN;
+        let panels_b = Storage::<SUMS, WARPGROUPS, BLOCKS>::PANELS;
         let stage_a = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGE_A;
         let stage_b = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGE_B;
         let lag = Storage::<SUMS, WARPGROUPS, BLOCKS>::LAG;
@@ -117,14 +118,7 @@ impl Pipeline {
                 // behind the second barrier.
                 unsafe {
                     let entry = entries.of(number);
-                    entry.write(
-                        sequence,
-                        index,
-                        work,
-                        end - begin,
-                        [product, row, col],
-                        panels - 1,
-                    )
+                    entry.write(sequence, index, work, end - begin, [product, row, col], panels - 1)
                 };
             }
             let unaligned = unaligned.of_product(product_a.cast_unsigned());
@@ -142,7 +136,8 @@ impl Pipeline {
                     if thread == 0 {
                         is_empty();
                         let bytes_a = if copies(PRODUCERS) { 0 } else { 2 * panels * rows * BK };
-                        full.arrive_expect_tx(bytes_a + 2 * cols * BK);
+                        let cols_b = if MN_B { panels_b } else { cols };
+                        full.arrive_expect_tx(bytes_a + 2 * cols_b * BK);
                         let panels = if copies(PRODUCERS) { 0 } else { panels };
                         for panel in 0..panels {
                             let row = (from_row + panel * rows).cast_signed();
@@ -160,7 +155,7 @@ impl Pipeline {
                             let panel_cols = Storage::<SUMS, WARPGROUPS, BLOCKS>::PANEL;
                             let line = member.tile * depth;
                             let at = at + line.cast_signed();
-                            for panel in 0..bn / panel_cols {
+                            for panel in 0..panels_b / panel_cols {
                                 let col = (col + panel * panel_cols).cast_signed();
                                 let to = to.add((panel * BK + line) * panel_cols);
                                 load_b(to, [col, at, product_b]);

@@ -28,9 +28,11 @@ impl<const SUMS: usize, const WARPGROUPS: u32, const BLOCKS: u32>
     pub const BN: u32 = SUMS as u32 * WARPGROUP / WM;
     /// Columns of a panel, if B is not transposed.
     pub const PANEL: u32 = if Self::BN < PANEL { Self::BN } else { PANEL };
+    /// Columns of the panels that cover a tile: a stage has room for them.
+    pub const PANELS: u32 = Self::BN.next_multiple_of(Self::PANEL);
     /// Elements of a stage.
     pub const STAGE_A: u32 = Self::BM * BK;
-    pub const STAGE_B: u32 = Self::BN * BK;
+    pub const STAGE_B: u32 = Self::PANELS * BK;
     /// Bytes for a block if `BLOCKS` blocks share a multiprocessor.
     const ROOM: u32 = SHARED_MEMORY_PER_MULTIPROCESSOR / BLOCKS - RESERVED_SHARED_MEMORY_PER_BLOCK;
     /// Partial sums from one column of the tile to the next. Eight columns of four rows are in

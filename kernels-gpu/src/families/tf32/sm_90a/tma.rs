@@ -58,9 +58,7 @@ use crate::abi::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Tar
 use crate::device::output::matrix::Output;
 use crate::device::output::places::OUTPUTS_AT_ONCE;
 use crate::device::pipeline::dependent_launch;
-use crate::device::pipeline::roles::{
-    WARPGROUP, give_registers, moves_registers, take_registers,
-};
+use crate::device::pipeline::roles::{WARPGROUP, give_registers, moves_registers, take_registers};
 use crate::device::pipeline::state::PipelineState;
 use crate::device::schedule::raster::rasterize;
 
