@@ -292,29 +292,28 @@ pub enum KernelAbi {
     /// partials: *mut f32, counters: *mut u32, a: *const u16, lda: u32, stride_a: u64
     /// ```
     ///
-    /// A cluster has the number of blocks of the launch, along x. It is at least one, at most
-    /// [`MAX_CLUSTER_SIZE`](crate::abi::tensor_core::MAX_CLUSTER_SIZE), and at most the steps of BK
-    /// along K.
+    /// A cluster has `s` blocks along x, with a part of K each: at least one, and at most the steps
+    /// of BK along K. If `c` blocks
+    /// [multicast](crate::abi::tensor_core::options::multicast) B, it has `s * c`: those of a part
+    /// follow each other, and have tiles below each other, which count as one tile. In all it has at
+    /// most [`MAX_CLUSTER_SIZE`](crate::abi::tensor_core::MAX_CLUSTER_SIZE).
     ///
     /// There is one cluster per tile of all products, or another number (*stream-K*). In the second
-    /// case the clusters share the steps of all tiles equally. With `s` blocks per cluster, the
-    /// tiles have `g` groups of `s` whole steps: there are at most `g` clusters, and `g` is less
-    /// than 2^31.
+    /// case the clusters share the steps of all tiles equally, or each tile's steps if their number
+    /// is a multiple of the tiles. The tiles have `g` groups of `s` whole steps: there are at most
+    /// `g` clusters, and `g` is less than 2^31.
     ///
     /// `partials` and `counters` are used only if the numbers of clusters and tiles differ.
-    /// `partials` has two f32 tiles per cluster, aligned to 16 bytes. `counters` has one counter
+    /// `partials` has `2 * c` f32 tiles per cluster, aligned to 16 bytes. `counters` has one counter
     /// for each warp with sums of each block, which is zero before and after the launch.
     ///
     /// `a`, `lda` and `stride_a` are A and its stride in a batch, for a kernel that [reads A
     /// anywhere](KernelDescriptor::reads). A's map is then not used.
     ///
     /// Boxes of A that is not transposed have the rows of an
-    /// [`even_part`](crate::abi::tensor_core::even_part) of 64. If blocks
-    /// [multicast](crate::abi::tensor_core::options::multicast) B, a cluster has as many for each
-    /// part of K, ranks of a part follow each other, and tiles are counted in columns of as many.
-    /// `partials` and `counters` are then as many times as large. Boxes of a transposed B have their
-    /// share of the rows of a [`shared_part`](crate::abi::tensor_core::shared_part) of BN, and boxes
-    /// of B as it is their share of BK rows.
+    /// [`even_part`](crate::abi::tensor_core::even_part) of 64. Boxes of a transposed B have a `c`-th
+    /// of the rows of a [`shared_part`](crate::abi::tensor_core::shared_part) of BN, and boxes of B
+    /// as it is a `c`-th of BK rows.
     WgmmaClusters,
     /// Addresses of A and B in 16 bits:
     ///

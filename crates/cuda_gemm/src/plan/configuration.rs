@@ -90,6 +90,7 @@ impl Configuration {
         let is_possible = (1..=most_splits).contains(&splits)
             && (1..=most_multicast(&KernelForm::new(gemm, kernel), kernel, splits))
                 .contains(&multicast)
+            && multicast.is_power_of_two()
             && clusters.is_none_or(|clusters| clusters > 0 && has_clusters)
             && blocks.is_none_or(|blocks| blocks == 1 && has_clusters && has_blocks);
         is_possible.then_some(()).ok_or_else(|| format!("`{name}` cannot be launched so: {self}"))

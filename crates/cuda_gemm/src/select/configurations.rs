@@ -70,7 +70,8 @@ impl Candidates<'_> {
 
     /// Divisions of a product among clusters of several sizes.
     ///
-    /// There is one cluster per tile, or all resident clusters share the tiles (stream-K). Several
+    /// There is one cluster per tile, or all resident clusters share the tiles (stream-K), or as many
+    /// for each tile. Several
     /// blocks share a multiprocessor, or one has it alone.
     pub(super) fn clusters(&self, form: &KernelForm) -> Vec<Configuration> {
         let Self { gemm, kernel, multiprocessors, .. } = *self;
@@ -84,11 +85,9 @@ impl Candidates<'_> {
         for (splits, multicast) in sizes {
             let tiles = cluster_tiles(&form.gemm, kernel, multicast);
             let all_tiles = tiles.saturating_mul(form.gemm.batch as u64);
+            let room = |blocks: u32| multiprocessors.saturating_mul(blocks) / (splits * multicast);
             // Blocks that copy for each other begin and end together: in several waves they wait.
-            let room = multiprocessors.saturating_mul(most) / (splits * multicast);
-            if multicast > 1 && all_tiles > room.into() {
-                continue;
-            }
+            let is_one_wave = |blocks: u32| multicast == 1 || all_tiles <= room(blocks).into();
             let with = |blocks: u32| Configuration {
                 splits,
                 multicast,
@@ -100,9 +99,10 @@ impl Candidates<'_> {
                     all.push(one);
                 }
             };
-            [most, 1].into_iter().for_each(|blocks| add(with(blocks)));
-            for [blocks, at_once] in [[most, most], [most, 1], [1, 1]] {
-                let resident = multiprocessors.saturating_mul(at_once) / (splits * multicast);
+            [most, 1].into_iter().filter(|of| is_one_wave(*of)).for_each(|of| add(with(of)));
+            let shared = [[most, most], [most, 1], [1, 1]].into_iter();
+            for [blocks, at_once] in shared.filter(|[_, at_once]| is_one_wave(*at_once)) {
+                let resident = room(at_once);
                 // All of them, or as many for each tile.
                 let for_each = u64::from(resident) / all_tiles.max(1) * all_tiles;
                 for clusters in [resident, for_each as u32] {

@@ -67,7 +67,7 @@ pub struct Prediction {
     pub configuration: Configuration,
     /// The time, in nanoseconds.
     pub ns: f64,
-    /// Whether device memory takes longer than the blocks.
+    /// Whether memory takes longer than the steps along K.
     pub memory_bound: bool,
 }
 
@@ -229,7 +229,8 @@ pub struct Features {
     cold: f64,
     /// The out-of-bounds part of tiles, weighted by busy multiprocessors.
     edges: f64,
-    /// Bytes of a part of a tile that a block reads from device memory, as if all blocks read.
+    /// Bytes of a part of a tile that a block reads from L2, times the multiprocessors: one of them
+    /// has its share of the rate.
     part_bytes: f64,
     alignment: Alignment,
     epilogue: Epilogue,

@@ -258,11 +258,10 @@ impl Tuner {
     }
 }
 
-/// Fits a table's costs to samples. They are the costs of kernels, of memory, of staging and of
-/// epilogues.
+/// Fits a table's costs to samples: those of kernels, of memory, of staging and of epilogues.
 ///
-/// The costs of launches and the rate of copies stay, and those of entry points without samples. So a model can
-/// be changed, and its costs fitted anew, on a machine without a GPU.
+/// The costs of launches and the rate of copies stay, and those of entry points without samples. So
+/// a model can be changed, and its costs fitted anew, on a machine without a GPU.
 ///
 /// # Errors
 ///

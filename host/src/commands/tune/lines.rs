@@ -157,7 +157,10 @@ pub fn parse_sample(line: &str) -> Result<Sample, String> {
     let ConfigurationLine { kernel, division } = line.configuration;
     let DivisionLine { splits, clusters, multicast, blocks_per_multiprocessor, packed } = division;
     let kernel = find_kernel(&kernel).map_err(|error| error.to_string())?;
-    if splits.min(multicast) == 0 || clusters == Some(0) || blocks_per_multiprocessor == Some(0) {
+    if !(1..=8).contains(&multicast) || !multicast.is_power_of_two() {
+        return Err("`multicast` must be 1, 2, 4 or 8".to_owned());
+    }
+    if splits == 0 || clusters == Some(0) || blocks_per_multiprocessor == Some(0) {
         return Err("a count is 0".to_owned());
     }
     let is_positive = |value: f64| value.is_finite() && value > 0.0;

@@ -2,7 +2,7 @@
 //!
 //! `wgmma` leaves four lanes with 32 bytes of a row in f32, or 16 bytes in 16 bits. So the sums go
 //! through shared memory, 16 rows by 32 or 64 columns at a time, and a warp stores whole lines. It
-//! stores vectors of 16 bytes if rows are aligned. Otherwise, and at edges, each lane stores single
+//! stores vectors of 16 bytes if rows are aligned, and their ends. Otherwise each lane stores single
 //! elements.
 //!
 //! With an epilogue, or if C is read, [`PART`] sums at a time are moved to the same registers. So
@@ -146,6 +146,9 @@ impl<const F16: bool> TensorOutput<F16> {
                 staged_quads(staging, lane)
             };
             values[first..][..STAGED_SUMS].copy_from_slice(quads.as_flattened());
+        }
+        if !places.is_inside(0) {
+            return;
         }
         // SAFETY: as the launch promises; C can also be read.
         unsafe { self.c.apply_epilogue(self.epilogue, count, places, self, &mut values) };

@@ -97,8 +97,10 @@ impl<B: ColumnBias> Places for StagedQuads<B> {
     #[inline(always)]
     fn at(self, i: usize) -> (u32, u32) {
         let ((row, col), [rows, cols]) = (self.quad(i), self.end);
-        // What is outside reads for the last one inside, and is not stored.
-        (row.min(rows - 1), col.min(cols - 4) + i as u32 % 4)
+        // What is outside reads for the first, which is this lane's own, and is not stored.
+        let row = if row < rows { row } else { self.row };
+        let col = if col < cols { col } else { self.col };
+        (row, col + i as u32 % 4)
     }
 
     #[inline(always)]

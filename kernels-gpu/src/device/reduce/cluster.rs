@@ -1,7 +1,7 @@
 //! Adding up the partial sums of a cluster's blocks, and of several clusters, and storing the tile.
 //!
 //! Each block has its share of the tile. It reads the partial sums of its share from the shared
-//! memory of all blocks of its cluster. It begins with its own, so that not all blocks read from
+//! memory of all blocks of its cluster that have this tile. It begins with its own, so that not all blocks read from
 //! the same one at the same time.
 //!
 //! If the cluster has only a part of the tile's K, it stores its sums in device memory. The last

@@ -23,6 +23,9 @@ const LONG_MS: f64 = 2.0;
 const LEAST_APART: u64 = 128 << 20;
 const LAUNCHES: u32 = 16;
 
+/// The most copies of the matrices: a plan keeps the tensor maps of as many.
+const COPIES: usize = 128;
+
 /// The most bytes of C compared, in f32. Of a longer C, evenly spread rows are compared.
 const COMPARED_BYTES: usize = 8 << 20;
 
@@ -58,8 +61,8 @@ pub(super) fn rehearse(
     if needed.saturating_add(apart.into()) > u128::from(device.free_memory()? / 2) {
         return Ok(Err(Skipped::Memory));
     }
-    // Fits: no more than what is apart.
-    let copies = 1 + (u128::from(apart) / needed.max(1 << 12)) as usize;
+    // Fits: no more than what is apart. Tiny products stay in L2.
+    let copies = COPIES.min(1 + (u128::from(apart) / needed.max(1 << 12)) as usize);
     let mut plans = Vec::new();
     for (at, choice) in choices.iter().enumerate() {
         match auto.plan_by(*gemm, choice).and_then(|builder| builder.on(stream).prepare()) {

@@ -68,7 +68,7 @@ impl Pipeline {
         let stage_b = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGE_B;
         let lag = Storage::<SUMS, WARPGROUPS, BLOCKS>::LAG;
         let [once_a, once_b] = sequence.read_once([bm, bn], [products.step_a, products.step_b]);
-        // Lines of B in a block's part: steps along K, or columns. The blocks that get it.
+        // Lines of B in a block's part: along K, or columns. The blocks that get it.
         let (depth, part_cols) = (BK / member.tiles, cols / member.tiles);
         let ranks = ((1u32 << member.tiles) - 1) << member.rank_of(0, member.part);
         let ranks = ranks as u16;
@@ -183,7 +183,7 @@ impl Pipeline {
                 break;
             }
             number += 1;
-            // If K is not split, copies do not wait for sums that have memory of their own.
+            // Without other blocks, copies do not wait for sums that have memory of their own.
             most = if lag == 1 || member.blocks() > 1 { stages } else { 0 };
         }
     }
