@@ -172,7 +172,7 @@ fn memory_overlaps_with_steps() {
     // A, B, and C twice.
     let matrix = 4.0 * 128.0 * 128.0;
     let best = slow.fastest(&gemm).unwrap();
-    approx::assert_relative_eq!(best.ns, 1100.0 + overlap(20.0, 4.0 * matrix));
+    approx::assert_relative_eq!(best.ns, 1100.0 + overlap(20.0, 4.0 * matrix), max_relative = 1e-8);
     assert!(best.memory_bound);
     let fast = model("tile_64x64", ENTRY);
     assert!(!fast.fastest(&gemm).unwrap().memory_bound);
@@ -184,7 +184,7 @@ fn memory_overlaps_with_steps() {
     let c = 4.0 * 8.0 * 4.0 * 64.0 * 64.0;
     let plain = Configuration::new(small.kernels()[0].kernel);
     let ns = small.time(&gemm, &plain).unwrap().ns;
-    approx::assert_relative_eq!(ns, 1400.0 + overlap(40.0, again + c));
+    approx::assert_relative_eq!(ns, 1400.0 + overlap(40.0, again + c), max_relative = 1e-8);
 }
 
 #[test]
