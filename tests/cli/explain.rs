@@ -132,7 +132,12 @@ fn the_choice_has_its_reasons() {
             let candidates = line["candidates"].as_array().unwrap();
             let first = &candidates[0];
             assert_eq!((&first["kernel"], &first["splits"]), (&line["chosen"], &line["splits"]));
-            let times = candidates.iter().map(|one| one["predicted_ms"].as_f64().unwrap());
+            // In TF32, FMAs come first if they take up to 2 % longer.
+            let times = candidates.iter().map(|one| {
+                let is_fma =
+                    compute == "tf32" && !one["kernel"].as_str().unwrap().starts_with("tf32");
+                one["predicted_ms"].as_f64().unwrap() / if is_fma { 1.02 } else { 1.0 }
+            });
             assert!(candidates.len() > 1 && times.is_sorted(), "{line}");
         }
         assert!(few_tiles["copies"].as_array().unwrap().is_empty(), "{few_tiles}");
