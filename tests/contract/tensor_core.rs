@@ -8,7 +8,7 @@ use host::kernels::ladder::tensor::sm_90a::wgmma;
 use host::verify::Bound;
 use host::{
     Activation, Axis, Compute, Configuration, Device, DeviceChoice, DeviceMatrix, Epilogue, Extras,
-    Gemm, Job, Layout, Matrix, Operands, RotatingBuffers,
+    Gemm, Job, Layout, Matrix, Operands, Plan, RotatingBuffers,
 };
 
 use crate::case::{Case, edges};
@@ -326,6 +326,20 @@ fn factors_in_device_memory() {
     });
 }
 
+/// Expects that a plan's product of random matrices is right, with the same bits each time.
+fn expect_right(device: &Device, plan: Plan<'static>, seed: u64) {
+    let (gemm, configuration) = (*plan.gemm(), *plan.configuration());
+    let job = Job::Kernel(plan);
+    let operands = Operands::random(&gemm, seed);
+    let mut buffers = RotatingBuffers::new(device, &operands, 1).unwrap();
+    let result = buffers.result(&job, operands.c()).unwrap();
+    let reference = operands.reference(Bound::Probabilistic, 11).unwrap();
+    let check = reference.check(&result).unwrap();
+    let name = &device.info().name;
+    assert!(check.passed(), "{name}: {configuration} for {gemm:?}: {check:?}");
+    assert!(result == buffers.result(&job, operands.c()).unwrap(), "the same bits");
+}
+
 /// Every number of splits, of few rows and of few columns, whole tiles and edges, and as many splits as steps.
 #[test]
 fn splits_of_both_orientations() {
@@ -358,16 +372,7 @@ fn splits_of_both_orientations() {
                 let gemm = gemm.computed_in(compute);
                 let plan = kernel.plan(gemm).splits(splits).any_alignment().prepare().unwrap();
                 assert_eq!(plan.configuration().splits, splits);
-                let job = Job::Kernel(plan);
-                let operands = Operands::random(&gemm, splits.into());
-                let buffers = RotatingBuffers::new(device, &operands, 1);
-                let mut buffers = buffers.unwrap();
-                let result = buffers.result(&job, operands.c()).unwrap();
-                let reference = operands.reference(Bound::Probabilistic, 11).unwrap();
-                let check = reference.check(&result).unwrap();
-                let name = (entry_point(descriptor, compute), &device.info().name);
-                assert!(check.passed(), "{name:?}: {splits} of {gemm:?}: {check:?}");
-                assert!(result == buffers.result(&job, operands.c()).unwrap(), "the same bits");
+                expect_right(device, plan, splits.into());
             }
         }
         // No more than there are steps, and none of nothing.
@@ -421,15 +426,7 @@ fn stream_k() {
                 ..Configuration::new(descriptor)
             };
             assert_eq!(*plan.configuration(), expected, "{gemm:?}");
-            let job = Job::Kernel(plan);
-            let operands = Operands::random(&gemm, clusters.into());
-            let mut buffers = RotatingBuffers::new(device, &operands, 1).unwrap();
-            let result = buffers.result(&job, operands.c()).unwrap();
-            let reference = operands.reference(Bound::Probabilistic, 11).unwrap();
-            let check = reference.check(&result).unwrap();
-            let name = (entry_point(descriptor, compute), &device.info().name);
-            assert!(check.passed(), "{name:?}: {clusters} clusters of {gemm:?}: {check:?}");
-            assert!(result == buffers.result(&job, operands.c()).unwrap(), "the same bits");
+            expect_right(device, plan, clusters.into());
         }
         // No more than there are steps, and none of nothing.
         let clusters = |k: usize, clusters: u32| {
@@ -486,15 +483,7 @@ fn multicast() {
             let multicast = if reads_anywhere(descriptor)[0] { 1 } else { multicast };
             let Configuration { splits: s, multicast: m, clusters: c, .. } = *plan.configuration();
             assert_eq!((s, m, c), (splits, multicast, clusters), "{gemm:?}");
-            let job = Job::Kernel(plan);
-            let operands = Operands::random(&gemm, splits.into());
-            let mut buffers = RotatingBuffers::new(device, &operands, 1).unwrap();
-            let result = buffers.result(&job, operands.c()).unwrap();
-            let reference = operands.reference(Bound::Probabilistic, 11).unwrap();
-            let check = reference.check(&result).unwrap();
-            let name = (entry_point(descriptor, compute), &device.info().name);
-            assert!(check.passed(), "{name:?}: {multicast} of {gemm:?}: {check:?}");
-            assert!(result == buffers.result(&job, operands.c()).unwrap(), "the same bits");
+            expect_right(device, plan, splits.into());
         }
         // No more than there are tiles, or blocks in a cluster.
         let multicast = |n: usize, splits: u32| {

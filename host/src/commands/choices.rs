@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::explain::args::ExplainArgs;
 use super::outcome::Outcome;
 use super::tables;
-use super::tune::lines::DivisionLine;
+use super::tune::lines::{ConfigurationLine, DivisionLine};
 use crate::error::Error;
 use crate::io::device;
 use crate::io::stdio::print;
@@ -87,9 +87,8 @@ impl<'a> Chosen<'a> {
 
 #[derive(Serialize)]
 struct CandidateLine {
-    kernel: &'static str,
     #[serde(flatten)]
-    division: DivisionLine,
+    line: ConfigurationLine,
     predicted_ms: f64,
     /// Whether memory is the limit.
     memory_bound: bool,
@@ -99,13 +98,7 @@ struct CandidateLine {
 
 impl From<Prediction> for CandidateLine {
     fn from(Prediction { configuration, ns, memory_bound }: Prediction) -> Self {
-        Self {
-            kernel: configuration.kernel.name(),
-            division: (&configuration).into(),
-            predicted_ms: 1e-6 * ns,
-            memory_bound,
-            configuration,
-        }
+        Self { line: (&configuration).into(), predicted_ms: 1e-6 * ns, memory_bound, configuration }
     }
 }
 

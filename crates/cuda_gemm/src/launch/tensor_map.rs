@@ -205,11 +205,9 @@ fn maps_of_16_bits(
     let [bm, cols] = match kernel.abi() {
         KernelAbi::WgmmaClusters => {
             let part = shared_part(gemm.n as u32, bn, multicast) / multicast;
-            [even_part(gemm.m as u32, PANEL), part].map(|lines| lines.max(1))
+            [even_part(gemm.m as u32, PANEL), part]
         }
-        KernelAbi::WgmmaBatched => {
-            [equal_part(gemm.m as u32, bm), even_part(gemm.n as u32, bn).max(1)]
-        }
+        KernelAbi::WgmmaBatched => [equal_part(gemm.m as u32, bm), even_part(gemm.n as u32, bn)],
         _ => [bm, bn],
     };
     let box_a = if a.transposed { [BK, PANEL] } else { [bm, BK] };

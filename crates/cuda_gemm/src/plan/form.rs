@@ -2,6 +2,7 @@
 
 use kernels_gpu::abi::{Arithmetic, KernelAbi, KernelDescriptor, Reads};
 
+use super::clusters::cluster_tiles;
 use crate::problem::Gemm;
 
 /// A product as a kernel computes it: `C = A * B` or `C^T = B^T * A^T`.
@@ -100,9 +101,7 @@ fn swapped(gemm: &Gemm) -> Gemm {
 
 /// The number of tiles of C.
 pub(crate) fn tiles(gemm: &Gemm, descriptor: &KernelDescriptor) -> u64 {
-    let along = |size: usize, tile: u32| (size as u64).div_ceil(tile.into());
-    let tile = descriptor.tile();
-    along(gemm.m, tile.bm).saturating_mul(along(gemm.n, tile.bn))
+    cluster_tiles(gemm, descriptor, 1)
 }
 
 /// The transposition and leading dimension with which bulk copies can read a 16-bit operand.

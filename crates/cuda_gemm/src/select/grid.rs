@@ -232,9 +232,9 @@ impl Bytes {
         let operands = [(m * k, gemm.stride_a), (k * n, gemm.stride_b)]
             .map(|(elements, stride)| element * elements * count(stride));
         let once = operands.iter().sum::<f64>() / grid.launches;
+        let tiles = |size: f64, tile: u32| (size / f64::from(tile)).ceil();
         let mut inputs = once;
         if once > l2_bytes {
-            let tiles = |size: f64, tile: u32| (size / f64::from(tile)).ceil();
             let rows = tiles(m, tile.bm).min(RASTER_ROWS);
             let cols = (at_once / rows).clamp(1.0, tiles(n, tile.bn).max(1.0));
             let mut per_tile = f64::from(tile.bm) / cols + f64::from(tile.bn) / rows;
@@ -245,9 +245,8 @@ impl Bytes {
             inputs = once.max(element * k * grid.tiles * per_tile);
         }
         // Blocks with tiles of the same rows or columns ask for the same part of A or B.
-        let along = |size: f64, tile: u32| (size / f64::from(tile)).ceil();
-        let asked_a = m * along(n, tile.bn);
-        let asked_b = n * along(m, tile.bm) / f64::from(multicast);
+        let asked_a = m * tiles(n, tile.bn);
+        let asked_b = n * tiles(m, tile.bm) / f64::from(multicast);
         let again = (element * k * batch * (asked_a + asked_b) / grid.launches - inputs).max(0.0);
         let c = gemm.output.bytes() as f64;
         let touched = if gemm.beta == 0.0 && !gemm.factors_on_device { c } else { 2.0 * c };

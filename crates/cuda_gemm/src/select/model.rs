@@ -28,7 +28,7 @@
 //!   asks for B once for several blocks.
 //! - **Reduction.** Blocks that share a tile meet, and one of them adds the partial sums:
 //!   `reduction_ns + parts * partial_ns`. Split-K pays this in each wave. In stream-K each part also
-//!   comes from L2 to one multiprocessor. Blocks that multicast meet, too.
+//!   comes from L2 to one multiprocessor. Blocks that multicast meet once in each wave.
 //! - **Staging.** Copies of A and B cost `staging_ns`, and read and write their bytes.
 //! - **Batches.** A kernel without batches is launched for each product. `time` without staging
 //!   counts once per launch.

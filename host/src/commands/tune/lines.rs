@@ -42,7 +42,7 @@ struct MeasuredLine {
 
 /// A configuration in a line of JSON.
 #[derive(Serialize, Deserialize)]
-struct ConfigurationLine {
+pub struct ConfigurationLine {
     kernel: Cow<'static, str>,
     #[serde(flatten)]
     division: DivisionLine,

@@ -26,7 +26,8 @@ pub fn read_once(
     [once(cols, across) && is_alone[0], once(rows, down) && is_alone[1]]
 }
 
-/// Zeros the rest of each of `panels` of `lines`, each [`BK`] elements, of which `copied` are copied.
+/// Zeros the lines that no copy fills. Each panel has `lines` lines of [`BK`] elements, and copies
+/// fill the first `copied` of them.
 ///
 /// `wgmma` also reads those lines, and nobody stores what it makes of them.
 ///
