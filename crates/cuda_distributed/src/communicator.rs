@@ -36,6 +36,11 @@ pub(crate) trait Communicator: Send + Sync {
         receives: &[Piece],
     ) -> Result<(), Error>;
 
+    /// What has gone wrong in transfers that were enqueued, if anything has.
+    fn error(&self) -> Option<String> {
+        None
+    }
+
     /// Ends what is enqueued, so that nothing on the device waits for a lost rank.
     fn abort(&self) {}
 

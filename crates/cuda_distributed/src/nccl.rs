@@ -6,12 +6,13 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem;
 use std::ptr;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use cuda_driver::sys::CUstream;
-use cuda_gemm::Stream;
+use cuda_gemm::{Device, DeviceMatrix, Stream};
 use libloading::Library;
 
 use crate::communicator::{Communicator, Piece};
@@ -27,13 +28,20 @@ const LIBRARIES: [&str; 2] = ["libnccl.so.2", "libnccl.so"];
 /// `ncclResult_t`.
 type Code = c_int;
 const SUCCESS: Code = 0;
-const IN_PROGRESS: Code = 7;
 
 /// `ncclUint8`.
 const BYTES: c_int = 1;
 
 /// `ncclComm_t`.
-type Comm = *mut c_void;
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+struct Comm(*mut c_void);
+
+// SAFETY: any thread may use a communicator. Those that enqueue have the stream's right, and its end
+// takes it out first.
+unsafe impl Send for Comm {}
+// SAFETY: as above.
+unsafe impl Sync for Comm {}
 
 /// `ncclUniqueId`.
 #[repr(C)]
@@ -55,6 +63,9 @@ struct Config {
     /// Padding in 2.22, a field later on.
     traffic_class: c_int,
 }
+
+/// The time for which the end of a communicator waits for a call that has it.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// `NCCL_CONFIG_UNDEF_INT`.
 const UNSET: c_int = c_int::MIN;
@@ -143,30 +154,137 @@ unsafe fn functions(library: Library) -> Result<Api, String> {
 
 impl Api {
     fn check(&self, call: &'static str, code: Code) -> Result<(), Error> {
-        if code == SUCCESS || code == IN_PROGRESS {
+        if code == SUCCESS {
             return Ok(());
         }
         // SAFETY: NCCL has a static text for every code.
         let text = unsafe { CStr::from_ptr((self.error_string)(code)) };
         Err(Error::Nccl { call, reason: text.to_string_lossy().into_owned() })
     }
+
+    /// Joins the communicator of all ranks, in the current context. Waits for them.
+    fn join(&'static self, [rank, size]: [usize; 2], id: UniqueId) -> Result<Joined, Error> {
+        let mut config = Config {
+            size: size_of::<Config>(),
+            magic: MAGIC,
+            version: OLDEST.cast_unsigned(),
+            blocking: 1,
+            cga_cluster_size: UNSET,
+            min_ctas: UNSET,
+            max_ctas: UNSET,
+            net_name: ptr::null(),
+            split_share: UNSET,
+            traffic_class: UNSET,
+        };
+        let (mut comm, [rank, size]) = (Comm(ptr::null_mut()), [rank, size].map(|it| it as c_int));
+        // SAFETY: the outputs are valid, and a device's context is current.
+        let code = unsafe { (self.init_rank)(&raw mut comm, size, id, rank, &raw mut config) };
+        self.check("ncclCommInitRankConfig", code)?;
+        Ok(Joined { api: self, comm })
+    }
+
+    /// Exchanges a word with every rank: NCCL connects two ranks at their first message.
+    fn connect(&self, comm: Comm, [rank, size]: [usize; 2], device: &Device) -> Result<(), Error> {
+        let stream = Stream::new(device)?;
+        let words = DeviceMatrix::<f32>::zeros(&stream, [2, size])?;
+        let piece = |row: usize, peer: usize| Piece {
+            peer,
+            address: words.address() + 4 * (row * size + peer) as u64,
+            bytes: 4,
+        };
+        let peers = (0..size).filter(|peer| *peer != rank);
+        let (sends, receives): (Vec<_>, Vec<_>) =
+            peers.map(|peer| (piece(0, peer), piece(1, peer))).unzip();
+        // SAFETY: the words are there until the stream has been waited for.
+        let enqueued = unsafe { self.enqueue(comm, &stream, &sends, &receives) };
+        let done = stream.synchronize();
+        enqueued?;
+        Ok(done?)
+    }
+
+    /// Enqueues messages, which begin together.
+    ///
+    /// # Safety
+    ///
+    /// The contract of [`Communicator::transfer`]. The communicator exists, and the device's context
+    /// is current.
+    unsafe fn enqueue(
+        &self,
+        comm: Comm,
+        stream: &Stream,
+        sends: &[Piece],
+        receives: &[Piece],
+    ) -> Result<(), Error> {
+        let at = |address: u64| ptr::with_exposed_provenance_mut::<c_void>(address as usize);
+        // SAFETY: a group may begin at any time.
+        self.check("ncclGroupStart", unsafe { (self.group_start)() })?;
+        let mut enqueued = Ok(());
+        for Piece { peer, address, bytes } in sends {
+            let (peer, on) = (*peer as c_int, stream.as_raw());
+            // SAFETY: the caller's contract.
+            let code = unsafe { (self.send)(at(*address), *bytes, BYTES, peer, comm, on) };
+            enqueued = enqueued.and(self.check("ncclSend", code));
+        }
+        for Piece { peer, address, bytes } in receives {
+            let (peer, on) = (*peer as c_int, stream.as_raw());
+            // SAFETY: the caller's contract.
+            let code = unsafe { (self.recv)(at(*address), *bytes, BYTES, peer, comm, on) };
+            enqueued = enqueued.and(self.check("ncclRecv", code));
+        }
+        // SAFETY: the group was started, and ends also after a failure within it.
+        let ended = self.check("ncclGroupEnd", unsafe { (self.group_end)() });
+        enqueued.and(ended)
+    }
 }
 
-/// A communicator of NCCL, none of whose calls blocks.
+/// A communicator that nobody has taken yet. Its drop aborts it.
+struct Joined {
+    api: &'static Api,
+    comm: Comm,
+}
+
+impl Joined {
+    /// Takes a communicator out of its place, if it is there.
+    fn of(api: &'static Api, comm: &mut Comm) -> Option<Self> {
+        let comm = mem::replace(comm, Comm(ptr::null_mut()));
+        (!comm.0.is_null()).then_some(Self { api, comm })
+    }
+
+    fn take(&mut self) -> Comm {
+        mem::replace(&mut self.comm, Comm(ptr::null_mut()))
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        if !self.comm.0.is_null() {
+            // SAFETY: nobody else has it.
+            _ = unsafe { (self.api.abort)(self.comm) };
+        }
+    }
+}
+
+/// A communicator of NCCL.
+///
+/// Its calls block. If they did not, NCCL would start a thread for each group of messages: [four times
+/// a message's time](../../../docs/several-gpus.md). What waits for other ranks (to join, to connect,
+/// to end) runs on a thread that nobody has to wait for: see [`within`]. Between connected ranks a
+/// message is only enqueued, and [`World`](crate::World) keeps few in flight.
 pub(crate) struct Nccl {
     api: &'static Api,
-    /// Null once it was aborted or destroyed. Calls share it, and its end excludes them.
+    /// Null once its end has begun. Calls share it, and its end excludes them.
     comm: RwLock<Comm>,
     control: Arc<dyn Control>,
+    rank: usize,
     timeout: Duration,
 }
 
 impl Nccl {
-    /// Joins all ranks' communicators. The device's context is that of `stream`.
+    /// Joins all ranks' communicators, for transfers of this device.
     pub(crate) fn new(
         control: Arc<dyn Control>,
         [rank, size]: [usize; 2],
-        stream: &Stream,
+        device: &Device,
         timeout: Duration,
     ) -> Result<Self, Error> {
         let began = api().and_then(|api| {
@@ -192,34 +310,20 @@ impl Nccl {
             return Err(Error::Refused { operation, rank, reason: reason.into_owned() });
         }
         id.0.copy_from_slice(messages[0].get(1..129).unwrap_or(&[0; 128]));
-        let mut config = Config {
-            size: size_of::<Config>(),
-            magic: MAGIC,
-            version: OLDEST.cast_unsigned(),
-            blocking: 0,
-            cga_cluster_size: UNSET,
-            min_ctas: UNSET,
-            max_ctas: UNSET,
-            net_name: ptr::null(),
-            split_share: UNSET,
-            traffic_class: UNSET,
-        };
-        let _current = stream.device().enter()?;
-        let mut comm = ptr::null_mut();
-        // SAFETY: the outputs are valid, and the device's context is current.
-        let code = unsafe {
-            (api.init_rank)(&raw mut comm, size as c_int, id, rank as c_int, &raw mut config)
-        };
-        let this = Self { api, comm: RwLock::new(comm), control, timeout };
-        api.check("ncclCommInitRankConfig", code)?;
-        this.wait(operation)?;
-        Ok(this)
+        let device = device.clone();
+        let mut joined = within(&*control, rank, timeout, operation, move || {
+            let _current = device.enter()?;
+            let joined = api.join([rank, size], id)?;
+            api.connect(joined.comm, [rank, size], &device)?;
+            Ok(joined)
+        })?;
+        Ok(Self { api, comm: RwLock::new(joined.take()), control, rank, timeout })
     }
 
-    /// The communicator, which stays while the guard exists. No call holds it for long.
+    /// The communicator, which stays while the guard exists.
     fn comm(&self, operation: &str) -> Result<RwLockReadGuard<'_, Comm>, Error> {
         let comm = self.comm.read().unwrap_or_else(PoisonError::into_inner);
-        if comm.is_null() {
+        if comm.0.is_null() {
             let aborted = Failure {
                 operation: operation.to_owned(),
                 suspect: 0,
@@ -230,36 +334,19 @@ impl Nccl {
         Ok(comm)
     }
 
-    /// Takes the communicator out. Null if there is none any more.
-    fn take(&self) -> Comm {
-        let mut comm = self.comm.write().unwrap_or_else(PoisonError::into_inner);
-        mem::replace(&mut *comm, ptr::null_mut())
-    }
-
-    /// Waits until NCCL has enqueued what it was asked for.
-    fn wait(&self, operation: &str) -> Result<(), Error> {
-        let deadline = Instant::now() + self.timeout;
+    /// Takes the communicator out, for its end: nothing if that has begun, or while a call that may
+    /// never return still has it.
+    fn take(&self) -> Option<Joined> {
+        let deadline = Instant::now() + PATIENCE;
         loop {
-            let mut state = SUCCESS;
-            let code = {
-                let comm = self.comm(operation)?;
-                // SAFETY: the communicator exists, and `state` is valid for the write.
-                unsafe { (self.api.async_error)(*comm, &raw mut state) }
-            };
-            self.api.check("ncclCommGetAsyncError", code)?;
-            if state != IN_PROGRESS {
-                return self.api.check("ncclCommGetAsyncError", state);
+            match self.comm.try_write() {
+                Err(TryLockError::WouldBlock) if Instant::now() >= deadline => return None,
+                Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(1)),
+                Ok(mut comm) => return Joined::of(self.api, &mut comm),
+                Err(TryLockError::Poisoned(comm)) => {
+                    return Joined::of(self.api, &mut comm.into_inner());
+                }
             }
-            if let Some(failure) = self.control.failure() {
-                self.abort();
-                return Err(failure.into());
-            }
-            if Instant::now() >= deadline {
-                let reason = format!("did not take part within {} s", self.timeout.as_secs_f32());
-                self.control.fail(operation, None, reason);
-                continue;
-            }
-            thread::yield_now();
         }
     }
 }
@@ -274,40 +361,27 @@ impl Communicator for Nccl {
         if sends.is_empty() && receives.is_empty() {
             return Ok(());
         }
-        let operation = crate::communicator::TRANSFER;
-        let api = self.api;
         let _current = stream.device().enter()?;
         let _exclusive = stream.exclusive();
         self.control.begin();
-        let comm = self.comm(operation)?;
-        let at = |address: u64| ptr::with_exposed_provenance_mut::<c_void>(address as usize);
-        // SAFETY: a group may begin at any time.
-        api.check("ncclGroupStart", unsafe { (api.group_start)() })?;
-        let mut enqueued = Ok(());
-        for Piece { peer, address, bytes } in sends {
-            let (peer, on) = (*peer as c_int, stream.as_raw());
-            // SAFETY: the caller's contract.
-            let code = unsafe { (api.send)(at(*address), *bytes, BYTES, peer, *comm, on) };
-            enqueued = enqueued.and(api.check("ncclSend", code));
-        }
-        for Piece { peer, address, bytes } in receives {
-            let (peer, on) = (*peer as c_int, stream.as_raw());
-            // SAFETY: the caller's contract.
-            let code = unsafe { (api.recv)(at(*address), *bytes, BYTES, peer, *comm, on) };
-            enqueued = enqueued.and(api.check("ncclRecv", code));
-        }
-        // SAFETY: the group was started, and ends also after a failure within it.
-        let ended = api.check("ncclGroupEnd", unsafe { (api.group_end)() });
-        drop(comm);
-        enqueued.and(ended)?;
-        self.wait(operation)
+        let comm = self.comm(crate::communicator::TRANSFER)?;
+        // SAFETY: the caller's contract.
+        unsafe { self.api.enqueue(*comm, stream, sends, receives) }
+    }
+
+    fn error(&self) -> Option<String> {
+        let comm = self.comm("a transfer").ok()?;
+        let mut state = SUCCESS;
+        // SAFETY: the communicator exists, and `state` is valid for the write.
+        let code = unsafe { (self.api.async_error)(*comm, &raw mut state) };
+        let checked = [code, state].map(|code| self.api.check("ncclCommGetAsyncError", code));
+        checked.into_iter().find_map(Result::err).map(|error| error.to_string())
     }
 
     fn abort(&self) {
-        let comm = self.take();
-        if !comm.is_null() {
-            // SAFETY: it was taken out, so that nobody else uses it.
-            _ = unsafe { (self.api.abort)(comm) };
+        // On a thread of its own, since it may wait for other ranks of the machine.
+        if let Some(joined) = self.take() {
+            thread::spawn(move || drop(joined));
         }
     }
 
@@ -325,28 +399,59 @@ impl Drop for Nccl {
         if self.control.failure().is_some() {
             return self.abort();
         }
-        let code = match self.comm("closing NCCL") {
-            // SAFETY: the communicator exists, and no work of it is left.
-            Ok(comm) => unsafe { (self.api.finalize)(*comm) },
-            Err(_) => return,
-        };
-        // A rank that cannot end in good order ends at once.
-        if self.api.check("ncclCommFinalize", code).and(self.wait("closing NCCL")).is_err() {
-            return self.abort();
-        }
-        // SAFETY: it was finalised and taken out.
-        _ = unsafe { (self.api.destroy)(self.take()) };
+        let Some(mut joined) = self.take() else { return };
+        let (control, operation) = (&*self.control, "closing NCCL");
+        // A rank that cannot end in good order leaves the rest to the end of the process.
+        _ = within(control, self.rank, self.timeout, operation, move || {
+            let (api, comm) = (joined.api, joined.take());
+            // SAFETY: it was taken out, so that nobody else uses it, and no work of it is left.
+            let code = unsafe { (api.finalize)(comm) };
+            api.check("ncclCommFinalize", code)?;
+            // SAFETY: as above.
+            api.check("ncclCommDestroy", unsafe { (api.destroy)(comm) })
+        });
     }
 }
 
-// SAFETY: any thread may use a communicator, and the lock keeps its end apart from other calls.
-unsafe impl Send for Nccl {}
-// SAFETY: as above. Only one thread enqueues at a time: it has the stream's right.
-unsafe impl Sync for Nccl {}
+/// Runs calls that wait for other ranks on a thread of their own.
+///
+/// If the world ends meanwhile, or after the timeout, the thread is left behind. An error of the
+/// calls ends the world.
+fn within<T: Send + 'static>(
+    control: &dyn Control,
+    rank: usize,
+    timeout: Duration,
+    operation: &str,
+    calls: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || _ = sender.send(calls()));
+    let deadline = Instant::now() + timeout;
+    loop {
+        match receiver.recv_timeout(Duration::from_millis(5)) {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(error)) => {
+                control.fail(operation, Some(rank), format!("failed: {error}"));
+                return Err(error);
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                control.fail(operation, Some(rank), "panicked".to_owned());
+            }
+            Err(RecvTimeoutError::Timeout) if Instant::now() >= deadline => {
+                control.fail(operation, None, Failure::late(operation, rank, timeout).reason);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if let Some(failure) = control.failure() {
+            return Err(failure.into());
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hub::{Hub, Member};
 
     #[test]
     fn a_machine_without_nccl_gets_one_sentence() {
@@ -355,6 +460,31 @@ mod tests {
             assert!(text.contains("NCCL") && text.ends_with("use another transport"), "{text}");
             assert!(!text.contains('\n'), "{text}");
         }
+    }
+
+    #[test]
+    fn calls_that_wait_for_others_end_within_the_timeout() {
+        // What comes back, and what the other rank hears.
+        let wait = |ms: u64, calls: fn() -> Result<i32, Error>| {
+            let hub = Arc::new(Hub::new(2, Duration::from_secs(9)));
+            let members = [0, 1].map(|rank| Member::new(Arc::clone(&hub), rank));
+            let timeout = Duration::from_millis(ms);
+            let result = within(&members[0], 0, timeout, "joining", calls);
+            (result, members[1].failure().map(|failure| failure.to_string()))
+        };
+        let lost = |(result, heard)| {
+            assert!(matches!(result, Err(Error::Lost(_))));
+            Option::<String>::unwrap(heard)
+        };
+        assert!(matches!(wait(30_000, || Ok(3)), (Ok(3), None)));
+        let (result, heard) = wait(30_000, || Err(Error::NoNccl { reason: "nothing".to_owned() }));
+        assert!(matches!(result, Err(Error::NoNccl { .. })));
+        assert!(heard.unwrap().starts_with("joining: rank 0 failed: "));
+        assert_eq!(lost(wait(30_000, || panic!("on purpose"))), "joining: rank 0 panicked");
+        let never = || loop {
+            thread::park();
+        };
+        assert!(lost(wait(50, never)).ends_with("did not take part within 0.05 s"));
     }
 
     #[test]

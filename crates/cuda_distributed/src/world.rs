@@ -241,9 +241,7 @@ impl World {
                 let reason = "this rank has a software device; use another transport".to_owned();
                 return Err(Error::Unfit { what: "NCCL", reason });
             }
-            Transport::Nccl => {
-                Arc::new(Nccl::new(own, [rank, size], &transfers, settings.timeout)?)
-            }
+            Transport::Nccl => Arc::new(Nccl::new(own, [rank, size], device, settings.timeout)?),
             _ => Arc::new(ThroughHost { control: own, rank }),
         };
         watch.abort_on_failure(Arc::clone(&communicator));
@@ -396,6 +394,9 @@ impl World {
         let _turn = lock(&self.inner.turn);
         self.check()?;
         let (stream, is_watched) = (&self.inner.transfers, self.uses_multiprocessors());
+        if is_watched {
+            self.inner.watch.wait_for_room(&*self.inner.control)?;
+        }
         let before = if is_watched { Some(Event::record(stream)?) } else { None };
         // SAFETY: the caller's contract.
         unsafe { self.inner.communicator.transfer(stream, sends, receives) }?;
@@ -436,6 +437,10 @@ struct WatchShared {
     is_over: AtomicBool,
 }
 
+/// Transfers over NCCL that may be pending. Each is one launch and two events; the driver's queue
+/// holds about a thousand of these, and products are between them.
+const IN_FLIGHT: usize = 64;
+
 /// A transfer in a stream.
 struct Pending<E> {
     /// The work before it. Its time counts for no transfer.
@@ -450,6 +455,12 @@ fn drop_done<E>(pending: &mut VecDeque<Pending<E>>, is_done: impl Fn(&E) -> bool
     while pending.front().is_some_and(|transfer| is_done(&transfer.done)) {
         pending.pop_front();
     }
+}
+
+/// Whether one more transfer may be enqueued.
+fn has_room<E>(pending: &mut VecDeque<Pending<E>>, is_done: impl Fn(&E) -> bool) -> bool {
+    drop_done(pending, is_done);
+    pending.len() < IN_FLIGHT
 }
 
 /// Whether the first pending transfer has run for too long. Drops those that are done.
@@ -483,11 +494,22 @@ impl Watch {
         *lock(&self.shared.communicator) = Some(communicator);
     }
 
+    /// Waits until fewer than [`IN_FLIGHT`] transfers are pending. With a lost rank they would fill the
+    /// driver's queue, and the next call would block forever.
+    fn wait_for_room(&self, control: &dyn Control) -> Result<(), Error> {
+        while !has_room(&mut lock(&self.shared.pending), |event| event.is_done()) {
+            if let Some(failure) = control.failure() {
+                return Err(failure.into());
+            }
+            thread::sleep(Duration::from_micros(20));
+        }
+        Ok(())
+    }
+
     /// A transfer that must end within the timeout, once the work before it is done.
     fn expect(&self, before: Event, done: Arc<Event>) {
-        let mut pending = lock(&self.shared.pending);
-        drop_done(&mut pending, |event| event.is_done());
-        pending.push_back(Pending { before: Arc::new(before), done, since: None });
+        let pending = Pending { before: Arc::new(before), done, since: None };
+        lock(&self.shared.pending).push_back(pending);
     }
 }
 
@@ -496,10 +518,14 @@ impl WatchShared {
         let tick = (timeout / 8).min(Duration::from_secs(1));
         while !self.is_over.load(Ordering::Acquire) {
             control.beat();
+            let error = lock(&self.communicator).as_ref().and_then(|it| it.error());
             if control.failure().is_some() {
                 if let Some(communicator) = lock(&self.communicator).take() {
                     communicator.abort();
                 }
+            } else if let Some(reason) = error {
+                control.fail(crate::communicator::TRANSFER, None, reason);
+                continue;
             } else if is_late(&mut lock(&self.pending), |event| event.is_done(), timeout) {
                 let late = Failure::late("a transfer", 0, timeout);
                 control.fail(&late.operation, None, late.reason);
@@ -524,6 +550,15 @@ impl Drop for Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn few_transfers_are_in_flight() {
+        let pending = |done: usize| Pending { before: 0, done, since: None };
+        let mut queue: VecDeque<_> = (1..=IN_FLIGHT).map(pending).collect();
+        assert!(!has_room(&mut queue, |event| *event < 1));
+        assert!(has_room(&mut queue, |event| *event <= 1));
+        assert_eq!(queue.len(), IN_FLIGHT - 1);
+    }
 
     #[test]
     fn a_transfer_s_clock_starts_after_the_work_before_it() {

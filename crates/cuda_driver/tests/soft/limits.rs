@@ -95,9 +95,11 @@ fn a_graph_is_launched_with_the_limits_of_then() {
     let stream = stream();
     let raw = sys::CUstream::from(stream.as_inner());
     let (mut graph, mut exec) = (sys::CUgraph::NULL, sys::CUgraphExec::NULL);
+    // Other tests allocate meanwhile.
+    let mode = sys::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
     // SAFETY: the kernel touches no memory, and the handles are what the calls made.
     unsafe {
-        sys::cuStreamBeginCapture_v2(raw, 0).ok().unwrap();
+        sys::cuStreamBeginCapture_v2(raw, mode).ok().unwrap();
         launch!(module.deep<<<1, 32, 0, stream>>>(100_u32)).unwrap();
         sys::cuStreamEndCapture(raw, &mut graph).ok().unwrap();
         sys::cuGraphInstantiateWithFlags(&mut exec, graph, 0).ok().unwrap();

@@ -60,8 +60,7 @@ impl Output {
     /// With a beta that is not 0, C is read, and beta times C is added.
     ///
     /// # Safety
-    /// - The parameters are as the launch promises, and C can be read as `source` does.
-    /// - The places are as [`Places::ALIGNED`] says.
+    /// The parameters are as the launch promises, and C can be read as `source` does.
     #[inline(always)]
     pub(crate) unsafe fn apply_epilogue<P: Places, const N: usize>(
         self,
@@ -118,7 +117,7 @@ impl Output {
             }
             if epilogue.has(RESIDUAL) {
                 let residual = Residual { elements: epilogue.residual, ld: epilogue.ld_residual };
-                self.visit(residual, count, places.again(), values);
+                source.add_residual(self, residual, count, places.again(), values);
             }
         }
     }
@@ -174,7 +173,7 @@ impl Output {
     /// # Safety
     /// The launch has a bias for each column.
     #[inline(always)]
-    unsafe fn add_column_bias<const N: usize>(
+    pub(super) unsafe fn add_column_bias<const N: usize>(
         count: usize,
         places: impl Places,
         values: &mut [f32; N],
@@ -199,7 +198,6 @@ impl Output {
     /// # Safety
     /// - Everything that it loads for outputs inside C is there, and nothing writes it.
     /// - It looks only at the row if `per_row`, and otherwise only at the column.
-    /// - The places are as [`Places::ALIGNED`] says.
     #[inline(always)]
     unsafe fn visit_shared<const N: usize, P: Places>(
         self,
@@ -211,15 +209,7 @@ impl Output {
         values: &mut [f32; N],
     ) {
         let mut loaded = [0.0; N];
-        if P::ALIGNED {
-            for run in (0..count).step_by(P::RUN) {
-                let (row, col) = places.at(run);
-                if first(places.first(run)) == run {
-                    // SAFETY: inside, and on 16 bytes.
-                    loaded[run..][..4].copy_from_slice(&unsafe { epilogue.load4(row, col) });
-                }
-            }
-        } else if P::RUN == 1 {
+        if P::RUN == 1 {
             for i in 0..count {
                 let (row, col) = places.at(i);
                 if first(places.first(i)) == i {
@@ -248,8 +238,7 @@ impl Output {
     /// Applies an epilogue to outputs. All loads are in flight before the first is used.
     ///
     /// # Safety
-    /// Everything that it loads for outputs inside C is there. The places are as
-    /// [`Places::ALIGNED`] says.
+    /// Everything that it loads for outputs inside C is there.
     #[inline(always)]
     pub(crate) unsafe fn visit<const N: usize, P: Places>(
         self,
@@ -258,17 +247,11 @@ impl Output {
         places: P,
         values: &mut [f32; N],
     ) {
-        const { assert!(!P::ALIGNED || P::RUN == 4, "runs are vectors of four") };
         let mut loaded = [0.0; N];
         for i in 0..count {
             let (run, next) = (i - i % P::RUN, i % P::RUN);
             let (row, col) = places.at(run);
-            if P::ALIGNED {
-                if next == 0 {
-                    // SAFETY: inside, and on 16 bytes.
-                    loaded[i..][..4].copy_from_slice(&unsafe { epilogue.load4(row, col) });
-                }
-            } else if row < self.rows && col + (next as u32) < self.cols {
+            if row < self.rows && col + (next as u32) < self.cols {
                 // SAFETY: inside.
                 loaded[i] = unsafe { epilogue.load(row, col, next) };
             }

@@ -1,13 +1,13 @@
 //! Vectors of an epilogue, such as a bias, with one element per row or column of C.
 
+use cuda_std::cp_async;
 use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
-use cuda_std::{cp_async, vec};
 
 use crate::abi::epilogue::{Parameters, operations};
 use crate::device::output::epilogue::{Epilogue, element};
-use crate::device::output::places::ColumnBias;
+use crate::device::output::places::FragmentBias;
 use crate::device::output::tensor::TensorOutput;
 
 /// One element per row, or one per column.
@@ -26,21 +26,6 @@ impl Vector {
         // SAFETY: the caller's contract.
         unsafe { element(self.elements.add(at as usize).add(next)) }
     }
-
-    /// The elements for four neighbours in a row.
-    ///
-    /// # Safety
-    /// As for [`at`](Self::at); those of columns lie on 16 bytes.
-    #[inline(always)]
-    unsafe fn at4(self, row: u32, col: u32) -> F32x4 {
-        // SAFETY: the caller's contract.
-        unsafe {
-            match self.per_row {
-                true => [self.at(row, col, 0); 4],
-                false => vec::load4(self.elements.add(col as usize)),
-            }
-        }
-    }
 }
 
 /// `value * scale`.
@@ -52,12 +37,6 @@ impl Epilogue for Scale {
     unsafe fn load(self, row: u32, col: u32, next: usize) -> f32 {
         // SAFETY: the launch promises it.
         unsafe { self.0.at(row, col, next) }
-    }
-
-    #[inline(always)]
-    unsafe fn load4(self, row: u32, col: u32) -> F32x4 {
-        // SAFETY: the launch promises it; the caller's contract.
-        unsafe { self.0.at4(row, col) }
     }
 
     #[inline(always)]
@@ -75,12 +54,6 @@ impl Epilogue for Bias {
     unsafe fn load(self, row: u32, col: u32, next: usize) -> f32 {
         // SAFETY: the launch promises it.
         unsafe { self.0.at(row, col, next) }
-    }
-
-    #[inline(always)]
-    unsafe fn load4(self, row: u32, col: u32) -> F32x4 {
-        // SAFETY: the launch promises it; the caller's contract.
-        unsafe { self.0.at4(row, col) }
     }
 
     #[inline(always)]
@@ -115,7 +88,8 @@ impl Parameters {
     }
 }
 
-/// The bias of the columns of a tile, in shared memory: see [`TensorOutput::copy_bias`].
+/// A warp's copy of the bias of a tile's columns, in shared memory: see
+/// [`TensorOutput::copy_bias`].
 #[derive(Clone, Copy)]
 pub struct StagedBias(SharedPtr<f32>);
 
@@ -123,14 +97,14 @@ impl StagedBias {
     /// The bias that will be copied to `memory`.
     ///
     /// # Safety
-    /// The memory, on 16 bytes, is a warp's own, with one element for each of the tile's columns.
+    /// The memory, on 8 bytes, is a warp's own, with one element for each of the tile's columns.
     #[inline(always)]
     pub unsafe fn at(memory: SharedPtr<f32>) -> Self {
         Self(memory)
     }
 }
 
-impl ColumnBias for StagedBias {
+impl FragmentBias for StagedBias {
     const EXISTS: bool = true;
 
     #[inline(always)]
@@ -139,37 +113,34 @@ impl ColumnBias for StagedBias {
     }
 
     #[inline(always)]
-    unsafe fn of_quad(self, in_row: usize) -> F32x4 {
-        // SAFETY: it has been copied, as whoever stores with it promises.
-        unsafe { self.0.load4(4 * in_row as u32) }
+    fn from(self, col: u32) -> Self {
+        Self(self.0.add(col))
+    }
+
+    #[inline(always)]
+    unsafe fn of_pair(self, col: u32) -> [f32; 2] {
+        // SAFETY: it has been copied, as whoever stores with it promises; an even column lies on 8
+        // bytes.
+        unsafe { self.0.load_vec(col) }
     }
 }
 
 impl<const F16: bool> TensorOutput<F16> {
-    /// Begins to copy the bias of `cols` columns, from `col` on, if it is read as vectors.
+    /// Begins to copy the bias of `cols` columns, from `col` on. Columns outside of C get 0.
     ///
     /// It is for [`store_fragments`](Self::store_fragments), which then waits for nothing. Each
     /// warp has its own copy, since the warps of a tile need not wait for each other.
     ///
     /// # Safety
     /// There is a bias for each column. A whole warp calls this together, with its own memory of
-    /// `cols` elements.
+    /// `cols` elements, a multiple of 32. It has stored what needed an earlier bias there.
     #[inline(always)]
     pub unsafe fn copy_bias(self, col: u32, cols: u32, to: StagedBias) {
-        if !self.takes_vectors() {
-            return;
-        }
-        // SAFETY: the warp is together, so all have read what was there before.
-        unsafe { warp::sync_warp(u32::MAX) };
-        for first in (0..cols).step_by(128) {
-            let i = first + black_box(warp::lane_id()) * 4;
-            if i < cols {
-                let inside = self.c.cols.saturating_sub(col + i).min(4);
-                let from = self.epilogue.bias.wrapping_add((col + i) as usize);
-                // SAFETY: only elements that are inside are read, on 16 bytes; the warp's own
-                // memory.
-                unsafe { cp_async::copy16_zfill(to.0.add(i), from, 4 * inside) };
-            }
+        for first in (0..cols).step_by(32) {
+            let i = first + black_box(warp::lane_id());
+            let from = self.epilogue.bias.wrapping_add((col + i) as usize);
+            // SAFETY: only what is inside is read; the warp's own memory.
+            unsafe { cp_async::copy_zfill(to.0.add(i), from, col + i < self.c.cols) };
         }
         cp_async::commit_group();
     }

@@ -14,13 +14,14 @@
 //! if it does not read C). That costs one branch, the same for all threads. Epilogues come after
 //! the reductions of slice-K, split-K and stream-K, so they see only final sums.
 //!
-//! To add one: implement [`Epilogue`], give it a number in [`operations`], and call
+//! To add one: implement [`Epilogue`], give it a number in
+//! [`operations`](crate::abi::epilogue::operations), and call
 //! `visit` for it in `Output::apply_epilogue`.
 
 use cuda_std::prelude::*;
 use cuda_std::{fast, vec};
 
-use crate::abi::epilogue::{Parameters, operations};
+use crate::abi::epilogue::Parameters;
 
 /// An operation on an output.
 pub trait Epilogue: Copy {
@@ -33,17 +34,6 @@ pub trait Epilogue: Copy {
     #[inline(always)]
     unsafe fn load(self, _row: u32, _col: u32, _next: usize) -> f32 {
         0.0
-    }
-
-    /// [`load`](Self::load) for four neighbours, in one access if there are four elements.
-    ///
-    /// # Safety
-    /// They lie inside C, and are as
-    /// [`Places::ALIGNED`](crate::device::output::places::Places::ALIGNED) says.
-    #[inline(always)]
-    unsafe fn load4(self, row: u32, col: u32) -> F32x4 {
-        // SAFETY: the caller's contract.
-        [0, 1, 2, 3].map(|next| unsafe { self.load(row, col, next) })
     }
 
     /// The output, from its value so far and what was loaded for it.
@@ -131,7 +121,7 @@ impl Epilogue for Silu {
 
 /// `value + residual`.
 #[derive(Clone, Copy)]
-pub(super) struct Residual {
+pub(crate) struct Residual {
     pub(super) elements: *const f32,
     pub(super) ld: u32,
 }
@@ -142,13 +132,6 @@ impl Epilogue for Residual {
         let first = row as usize * self.ld as usize + col as usize;
         // SAFETY: the launch promises a matrix of C's shape.
         unsafe { element(self.elements.add(first).add(next)) }
-    }
-
-    #[inline(always)]
-    unsafe fn load4(self, row: u32, col: u32) -> F32x4 {
-        let first = row as usize * self.ld as usize + col as usize;
-        // SAFETY: as above; the caller's contract.
-        unsafe { vec::load4(self.elements.add(first)) }
     }
 
     #[inline(always)]
@@ -164,20 +147,11 @@ impl Parameters {
         self.operations != 0
     }
 
-    /// Whether four neighbours in a row are vectors of 16 bytes in everything that the epilogue
-    /// reads.
-    ///
-    /// This covers the residual and the vectors of columns, if the first neighbour's column is a
-    /// multiple of four.
+    /// Whether four neighbours in a row of the residual are a vector of 16 bytes, if the first one's
+    /// column is a multiple of four.
     #[inline(always)]
-    pub fn is_aligned(&self) -> bool {
-        use operations::{BIAS_COLUMN, RESIDUAL, SCALE_COLUMN};
-        let is_free = |operation: u32, pointer: *const f32, ld: u32| {
-            !self.has(operation) || (pointer as usize).is_multiple_of(16) && ld.is_multiple_of(4)
-        };
-        is_free(SCALE_COLUMN, self.scale, 0)
-            && is_free(BIAS_COLUMN, self.bias, 0)
-            && is_free(RESIDUAL, self.residual, self.ld_residual)
+    pub(super) fn has_aligned_residual(&self) -> bool {
+        (self.residual as usize).is_multiple_of(16) && self.ld_residual.is_multiple_of(4)
     }
 
     #[inline(always)]

@@ -2,17 +2,12 @@
 //!
 //! `wgmma` leaves four lanes with 32 bytes of a row in f32, or 16 bytes in 16 bits. So the sums go
 //! through shared memory, 16 rows by 32 or 64 columns at a time, and a warp stores whole lines. It
-//! stores vectors of 16 bytes if rows are aligned, and their ends. Otherwise each lane stores single
-//! elements.
+//! stores vectors of 16 bytes if rows are aligned. Otherwise each lane stores single elements.
 //!
-//! With an epilogue, or if C is read, [`PART`] sums at a time are moved to the same registers. So
-//! the epilogue is in the code once for each of two ways:
-//!
-//! - If everything that it reads is vectors of four elements, it comes behind the staging. A lane
-//!   has four neighbours of every fourth row. It reads and stores these as vectors, of 8 bytes if C
-//!   is of 16 bits.
-//! - Otherwise it comes before the staging, on the sums as `wgmma` leaves them. Then each lane
-//!   stores single elements.
+//! A bias that was copied, and ReLU, are applied where the sums lie. Any other epilogue, or a read of
+//! C, moves some sums at a time to the same registers, so that its code exists once. It comes before
+//! the staging, on the sums as `wgmma` leaves them. An old C and a residual come to the same lanes: in
+//! vectors through the same memory if rows are aligned, and otherwise element by element.
 
 use core::array;
 
@@ -21,15 +16,21 @@ use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 use cuda_std::vec;
 
-use crate::device::output::places::{ColumnBias, Places};
+use crate::abi::epilogue::operations::{ACTIVATION, BIAS_COLUMN, RELU};
+use crate::device::output::epilogue::{Epilogue, Relu};
+use crate::device::output::matrix::Output;
+use crate::device::output::places::FragmentBias;
 use crate::device::output::staging::{
-    Fragment, PART, ROWS, STAGED_COLS, STAGED_SUMS, StagedQuads, stage, staged, staged_quads,
-    sums_of_part, width,
+    Biased, Fragment, PART, Pairs, ROWS, STAGED_COLS, STAGED_SUMS, StagedSource, stage, staged,
+    staged_quads, sums_of_part,
 };
 use crate::device::output::tensor::TensorOutput;
 
 impl<const F16: bool> TensorOutput<F16> {
     /// Stores a thread's sums as `wgmma` leaves them: see [`cuda_std::sm_90a::wgmma`].
+    ///
+    /// An epilogue has [`PART`] sums in registers at once, if there are so many side by side. If
+    /// `NARROW` it has half of them: it then takes fewer registers, but waits more often.
     ///
     /// There are `COUNT` matrices, each `BELOW` rows below the one before. Those of the warp begin
     /// at (row, col). Sums of `mma.sync` have the same layout, if its matrices lie side by side.
@@ -39,51 +40,70 @@ impl<const F16: bool> TensorOutput<F16> {
     ///   [`STAGING`](crate::device::output::staging::STAGING) elements.
     /// - No other thread stores these elements.
     /// - If the launch has a bias for each column, and `bias` exists,
-    ///   [`copy_bias`](Self::copy_bias) was called for this output. The call had `bias`, `col`, and
-    ///   all columns of `acc`.
+    ///   [`copy_bias`](Self::copy_bias) was called for this output. The call had `bias`, `col`,
+    ///   and all columns of `acc`.
     #[inline(always)]
-    pub unsafe fn store_fragments<const BELOW: u32, const SUMS: usize, const COUNT: usize>(
+    pub unsafe fn store_fragments<
+        const BELOW: u32,
+        const NARROW: bool,
+        const SUMS: usize,
+        const COUNT: usize,
+        B: FragmentBias,
+    >(
         self,
         row: u32,
         col: u32,
         staging: SharedPtr<f32>,
-        bias: impl ColumnBias,
+        bias: B,
         acc: &[[f32; SUMS]; COUNT],
     ) {
-        const {
-            assert!(
-                SUMS.is_multiple_of(width(SUMS))
-                    && (width(SUMS) == PART || width(SUMS) == STAGED_SUMS),
-                "parts are of 32 or 64 columns"
-            );
-        }
+        // The sums of a part, of 32 or 64 columns.
+        let width = if SUMS.is_multiple_of(PART) { PART } else { STAGED_SUMS };
+        const { assert!(SUMS.is_multiple_of(STAGED_SUMS), "parts are of 32 or 64 columns") };
         // Behind `black_box`, so that the loop along K keeps none of it in registers.
         let lane = black_box(warp::lane_id());
         let vector = if self.is_half { 8 } else { 4 };
         let is_aligned = (self.c.pointer as usize).is_multiple_of(16)
             && self.c.ld.is_multiple_of(vector)
             && self.c.cols.is_multiple_of(vector);
-        if is_aligned && !self.epilogue.is_some() && self.c.beta == 0.0 {
-            for i in (0..COUNT * SUMS).step_by(width(SUMS)) {
+        let (operations, lane_col) = (self.epilogue.operations, Fragment::of_lane(lane).col);
+        let has_bias = B::EXISTS && self.epilogue.has_column_bias();
+        if has_bias {
+            bias.wait();
+            // SAFETY: the warp is together. Behind this, each lane's copies are all lanes'.
+            unsafe { warp::sync_warp(u32::MAX) };
+        }
+        // A copied bias and ReLU need no more registers, so these sums are not moved.
+        let has_relu = operations & ACTIVATION == RELU;
+        let rest = operations & !if has_bias { BIAS_COLUMN } else { 0 };
+        if is_aligned && self.c.beta == 0.0 && (rest == 0 || rest == RELU) {
+            for i in (0..COUNT * SUMS).step_by(width) {
                 let (count, place) = (i / SUMS, i % SUMS);
-                let sums = array::from_fn(|j| {
-                    if j < width(SUMS) { self.c.alpha * acc[count][place + j] } else { 0.0 }
+                let mut sums: [f32; PART] = array::from_fn(|j| {
+                    if j < width { self.c.alpha * acc[count][place + j] } else { 0.0 }
                 });
                 let (row, col) = (row + count as u32 * BELOW, col + place as u32 * 2);
+                if has_bias {
+                    let places = Fragment::of_lane(lane).moved([row, col]);
+                    let places = Biased { places, bias: bias.from(place as u32 * 2 + lane_col) };
+                    // SAFETY: there is one for each column; it was copied, and the warp has come
+                    // together.
+                    unsafe { Output::add_column_bias(width, places, &mut sums) };
+                }
+                if has_relu {
+                    sums = sums.map(|sum| Relu.apply(sum, 0.0));
+                }
                 // SAFETY: vectors; the warp is together.
-                unsafe { self.store_vectors([row, col], lane, staging, width(SUMS), sums) };
+                unsafe { self.store_vectors([row, col], lane, staging, width, sums) };
             }
             return;
         }
-        // The warp comes together when sums have been staged.
-        bias.wait();
+        let part_sums = if NARROW { STAGED_SUMS } else { width };
         // Behind `black_box`, so that the loop is not unrolled.
-        let parts = black_box((COUNT * SUMS / width(SUMS)) as u32);
-        let takes_vectors = self.takes_vectors() && self.c.cols.is_multiple_of(4);
+        let parts = black_box((COUNT * SUMS / part_sums) as u32);
         for part in 0..parts {
-            let across = (SUMS / width(SUMS)) as u32;
-            let (down, first) =
-                (part / across * BELOW, col + part % across * 2 * width(SUMS) as u32);
+            let across = (SUMS / part_sums) as u32;
+            let (down, first) = (part / across * BELOW, col + part % across * 2 * part_sums as u32);
             if row + down >= self.c.rows {
                 break;
             }
@@ -92,20 +112,21 @@ impl<const F16: bool> TensorOutput<F16> {
             }
             // Addresses are recomputed for each part instead of kept in registers.
             let (lane, row) = (black_box(lane), black_box(row + down));
-            let mut values = sums_of_part(acc, part);
-            if takes_vectors {
-                let (row, quad) = (row + lane / 8, (first - col) / 4 + lane % 8);
-                let end = [self.c.rows, self.c.cols];
-                let places = StagedQuads { row, col: first + lane % 8 * 4, end, quad, bias };
+            let mut values = sums_of_part(acc, part_sums, part);
+            let source = StagedSource { output: self, is_aligned, at: [row, first], lane, staging };
+            let within = Fragment::of_lane(lane);
+            let places = within.moved([row, first]);
+            let places = Biased { places, bias: bias.from(first - col + within.col) };
+            // SAFETY: as the launch promises; C can also be read. The warp is together.
+            unsafe {
+                self.c.apply_epilogue(self.epilogue, part_sums, places, source, &mut values);
+            }
+            if is_aligned {
                 // SAFETY: vectors; the warp is together.
-                unsafe { self.store_part(places, lane, staging, width(SUMS), values) };
+                unsafe { self.store_vectors([row, first], lane, staging, part_sums, values) };
                 continue;
             }
-            let within = Fragment { row: lane / 4, col: lane % 4 * 2 };
-            let places = Fragment { row: row + within.row, col: first + within.col };
-            // SAFETY: as the launch promises; C can also be read.
-            unsafe { self.c.apply_epilogue(self.epilogue, width(SUMS), places, self, &mut values) };
-            let halves = (width(SUMS) / STAGED_SUMS) as u32;
+            let halves = (part_sums / STAGED_SUMS) as u32;
             let half =
                 |second: bool| array::from_fn(|i| values[i + usize::from(second) * STAGED_SUMS]);
             // SAFETY: the warp's own memory, which all have read when the loop begins anew. The
@@ -119,45 +140,6 @@ impl<const F16: bool> TensorOutput<F16> {
                     self.store_column(row, first + lane, |i| staging.load(staged(i, lane)));
                     warp::sync_warp(u32::MAX);
                 }
-            }
-        }
-    }
-
-    /// Stores an epilogue's results for one part, of `count` sums per lane, 32 or 64 columns.
-    ///
-    /// # Safety
-    /// - C [takes vectors](Self::takes_vectors), and each is inside or outside.
-    /// - A whole warp calls this together, with its own `staging`, which all have read.
-    /// - No other thread stores these elements.
-    #[inline(always)]
-    unsafe fn store_part(
-        self,
-        places: StagedQuads<impl ColumnBias>,
-        lane: u32,
-        staging: SharedPtr<f32>,
-        count: usize,
-        sums: [f32; PART],
-    ) {
-        let mut values = [0.0; PART];
-        for first in (0..count).step_by(STAGED_SUMS) {
-            // SAFETY: the caller's contract.
-            let quads = unsafe {
-                stage(staging, lane, |i| sums[first + i]);
-                staged_quads(staging, lane)
-            };
-            values[first..][..STAGED_SUMS].copy_from_slice(quads.as_flattened());
-        }
-        if !places.is_inside(0) {
-            return;
-        }
-        // SAFETY: as the launch promises; C can also be read.
-        unsafe { self.c.apply_epilogue(self.epilogue, count, places, self, &mut values) };
-        for i in (0..count).step_by(4) {
-            let (row, col) = places.at(i);
-            let quad = [values[i], values[i + 1], values[i + 2], values[i + 3]];
-            if places.is_inside(i) {
-                // SAFETY: the caller's contract.
-                unsafe { self.store_quad(self.offset(row, col), quad) };
             }
         }
     }
@@ -239,32 +221,24 @@ impl<const F16: bool> TensorOutput<F16> {
         staging: SharedPtr<f32>,
         pairs: [u32; PART / 2],
     ) {
-        // Swizzled, so that lanes which store pairs at once, or load vectors, are in different
-        // banks.
-        let staging = staging.cast::<u32>();
-        let vector_at = |row: u32, vector: u32| {
-            let line = row * VECTORS / 8;
-            row * VECTORS * 4 + (vector ^ (line % VECTORS)) * 4
-        };
-        let (down, right) = (lane / VECTORS, lane % VECTORS);
-        let (first_row, col) = (row + down, col + right * 8);
+        let staged = Pairs::<VECTORS> { staging: staging.cast(), lane };
+        let (first_row, col) = staged.first([row, col]);
         let to = self.c.pointer.cast::<u16>().wrapping_add(self.offset(first_row, col));
-        let rows = 32 / VECTORS;
         // SAFETY: the warp's own memory; the warp is together. The vectors are inside of C, on 16
         // bytes, and this thread's own.
         unsafe {
             for i in 0..2 * VECTORS {
-                let (row, vector) = (lane / 4 + i % 2 * 8, i / 2);
-                staging.store(vector_at(row, vector) + lane % 4, pairs[i as usize]);
+                staged.staging.store(staged.of_pair(i), pairs[i as usize]);
             }
             warp::sync_warp(u32::MAX);
-            let vectors: [[u32; 4]; 4] = [0, 1, 2, 3].map(|i| match i * rows < ROWS {
-                true => staging.load_vec(vector_at(i * rows + down, right)),
+            let vectors: [[u32; 4]; 4] = [0, 1, 2, 3].map(|i| match i < Pairs::<VECTORS>::EACH {
+                true => staged.staging.load_vec(staged.of_vector(i)),
                 false => [0; 4],
             });
-            for i in 0..ROWS / rows {
-                let at = (i * rows) as usize * self.c.ld as usize;
-                if first_row + i * rows < self.c.rows && col < self.c.cols {
+            for i in 0..Pairs::<VECTORS>::EACH {
+                let down = i * Pairs::<VECTORS>::ROWS_AT_ONCE;
+                let at = down as usize * self.c.ld as usize;
+                if first_row + down < self.c.rows && col < self.c.cols {
                     vec::store(to.wrapping_add(at).cast(), vectors[i as usize]);
                 }
             }

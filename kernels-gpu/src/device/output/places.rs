@@ -15,12 +15,6 @@ pub trait Places: Copy {
     const SHARED: bool = false;
     /// Whether the kernel has loaded the columns' bias ahead.
     const HAS_COLUMN_BIAS: bool = false;
-    /// Whether all outputs are inside, in runs of four that are vectors in everything read for
-    /// them.
-    ///
-    /// In each matrix, and in each vector of columns, a run lies on four times an element's bytes.
-    /// See [`Parameters::is_aligned`](crate::abi::epilogue::Parameters::is_aligned).
-    const ALIGNED: bool = false;
 
     /// The row and the column of an output.
     fn at(self, i: usize) -> (u32, u32);
@@ -60,15 +54,30 @@ pub trait ColumnBias: Copy {
     /// Whether a kernel has loaded it ahead.
     const EXISTS: bool;
 
-    /// Waits for this thread's copies. The warp must come together before the bias is read.
-    #[inline(always)]
-    fn wait(self) {}
-
     /// The bias of a quad's columns.
     ///
     /// # Safety
     /// The launch has a bias for each column.
     unsafe fn of_quad(self, in_row: usize) -> F32x4;
+}
+
+/// The bias of columns for the sums of tensor cores, whose neighbours come in pairs.
+pub trait FragmentBias: Copy {
+    /// Whether a kernel has loaded it ahead.
+    const EXISTS: bool;
+
+    /// Waits for this thread's copies. The warp must come together before the bias is read.
+    #[inline(always)]
+    fn wait(self) {}
+
+    /// The bias, counted from this even column.
+    fn from(self, col: u32) -> Self;
+
+    /// The bias of an even column, and of the next one.
+    ///
+    /// # Safety
+    /// The launch has a bias for each column.
+    unsafe fn of_pair(self, col: u32) -> [f32; 2];
 }
 
 /// In registers, for quads that are in the same columns.
@@ -91,6 +100,20 @@ impl ColumnBias for NoColumnBias {
     #[inline(always)]
     unsafe fn of_quad(self, _: usize) -> F32x4 {
         [0.0; 4]
+    }
+}
+
+impl FragmentBias for NoColumnBias {
+    const EXISTS: bool = false;
+
+    #[inline(always)]
+    fn from(self, _: u32) -> Self {
+        self
+    }
+
+    #[inline(always)]
+    unsafe fn of_pair(self, _: u32) -> [f32; 2] {
+        [0.0; 2]
     }
 }
 

@@ -1,4 +1,5 @@
-//! The source: C before the launch, which an epilogue multiplies by beta and adds.
+//! The source: C before the launch, which an epilogue multiplies by beta and adds. Who reads it also
+//! reads a residual.
 
 use core::marker::PhantomData;
 
@@ -6,7 +7,7 @@ use cuda_std::half::{Half, bf16, f16};
 use cuda_std::prelude::*;
 use cuda_std::vec;
 
-use crate::device::output::epilogue::Epilogue;
+use crate::device::output::epilogue::{Epilogue, Residual};
 use crate::device::output::matrix::Output;
 use crate::device::output::places::Places;
 
@@ -18,12 +19,6 @@ pub(crate) trait SourceElement: Copy {
     /// It can be read.
     unsafe fn load(pointer: *const Self) -> f32;
 
-    /// Four neighbours.
-    ///
-    /// # Safety
-    /// They can be read, and lie on four times an element's bytes.
-    unsafe fn load4(pointer: *const Self) -> F32x4;
-
     /// The value of bits that [`load`](Self::load) returned.
     fn widen(bits: f32) -> f32;
 }
@@ -33,12 +28,6 @@ impl SourceElement for f32 {
     unsafe fn load(pointer: *const Self) -> f32 {
         // SAFETY: the caller's contract.
         unsafe { *pointer }
-    }
-
-    #[inline(always)]
-    unsafe fn load4(pointer: *const Self) -> F32x4 {
-        // SAFETY: the caller's contract.
-        unsafe { vec::load4(pointer) }
     }
 
     #[inline(always)]
@@ -58,13 +47,6 @@ macro_rules! half_source {
             }
 
             #[inline(always)]
-            unsafe fn load4(pointer: *const Self) -> F32x4 {
-                // SAFETY: the caller's contract.
-                let four: [Self; 4] = unsafe { vec::load(pointer) };
-                four.map(|element| f32::from_bits(element.to_bits().into()))
-            }
-
-            #[inline(always)]
             fn widen(bits: f32) -> f32 {
                 Self::from_bits(bits.to_bits() as u16).widen()
             }
@@ -79,7 +61,7 @@ pub(crate) trait Source: Copy {
     /// Adds beta times C to `count` values, whose places in it are given.
     ///
     /// # Safety
-    /// C can be read, and the places are as [`Places::ALIGNED`] says.
+    /// C can be read. The warp is together, where one stages what it reads.
     unsafe fn add<P: Places, const N: usize>(
         self,
         c: Output,
@@ -88,6 +70,23 @@ pub(crate) trait Source: Copy {
         places: P,
         values: &mut [f32; N],
     );
+
+    /// Adds a residual to `count` values.
+    ///
+    /// # Safety
+    /// It has C's shape and can be read. The warp is together, as above.
+    #[inline(always)]
+    unsafe fn add_residual<P: Places, const N: usize>(
+        self,
+        c: Output,
+        residual: Residual,
+        count: usize,
+        places: P,
+        values: &mut [f32; N],
+    ) {
+        // SAFETY: the caller's contract.
+        unsafe { c.visit(residual, count, places, values) };
+    }
 }
 
 /// C has elements of type `T`.
@@ -134,12 +133,6 @@ impl<T: SourceElement> Epilogue for Accumulate<T> {
     unsafe fn load(self, row: u32, col: u32, next: usize) -> f32 {
         // SAFETY: inside.
         unsafe { T::load(self.at(row, col).add(next)) }
-    }
-
-    #[inline(always)]
-    unsafe fn load4(self, row: u32, col: u32) -> F32x4 {
-        // SAFETY: the caller's contract.
-        unsafe { T::load4(self.at(row, col)) }
     }
 
     #[inline(always)]

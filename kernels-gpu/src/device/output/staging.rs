@@ -1,12 +1,18 @@
-//! Staging a warp's sums in shared memory, so that the warp stores whole lines of C.
+//! Staging in shared memory, between a warp's fragments and whole lines of matrices: of sums, and of
+//! what is added to them.
 
 use core::array;
 
 use cuda_std::hint::black_box;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
+use cuda_std::vec;
 
-use crate::device::output::places::{ColumnBias, Places};
+use crate::device::output::epilogue::Residual;
+use crate::device::output::matrix::Output;
+use crate::device::output::places::{FragmentBias, Places};
+use crate::device::output::source::Source;
+use crate::device::output::tensor::TensorOutput;
 
 /// Columns of f32 that a warp stages at once, one for each lane.
 pub(super) const STAGED_COLS: u32 = 32;
@@ -14,14 +20,11 @@ pub(super) const STAGED_COLS: u32 = 32;
 pub(super) const ROWS: u32 = 16;
 /// A lane's sums of [`STAGED_COLS`] columns.
 pub(super) const STAGED_SUMS: usize = (ROWS * STAGED_COLS / 32) as usize;
-/// Columns that an epilogue takes at once; below, a lane's sums of them. A larger part waits less,
-/// but needs more code and registers.
-pub(super) const PART_COLS: u32 = 64;
-pub(super) const PART: usize = (ROWS * PART_COLS / 32) as usize;
+/// The most sums of a lane that an epilogue takes at once, of 64 columns. More wait less, but need
+/// more code and registers.
+pub(super) const PART: usize = 2 * STAGED_SUMS;
 /// Elements of shared memory that a warp stages its sums in.
 pub const STAGING: u32 = ROWS * STAGED_COLS;
-
-const _: () = assert!(PART == 2 * STAGED_SUMS, "in f32 a part is staged in two halves");
 
 /// Where an output is staged, in elements.
 ///
@@ -37,6 +40,20 @@ pub(super) fn staged(row: u32, col: u32) -> u32 {
 pub(super) struct Fragment {
     pub(super) row: u32,
     pub(super) col: u32,
+}
+
+impl Fragment {
+    /// Those of a lane, if its warp's begin at (0, 0).
+    #[inline(always)]
+    pub(super) fn of_lane(lane: u32) -> Self {
+        Self { row: lane / 4, col: lane % 4 * 2 }
+    }
+
+    /// These places, `below` rows down and `beside` columns right.
+    #[inline(always)]
+    pub(super) fn moved(self, [below, beside]: [u32; 2]) -> Self {
+        Self { row: self.row + below, col: self.col + beside }
+    }
 }
 
 impl Places for Fragment {
@@ -59,66 +76,229 @@ impl Places for Fragment {
     }
 }
 
-/// The places of a lane's outputs of a part: four neighbours in every fourth row.
-///
-/// Eight lanes store 32 columns of a row.
+/// The places of a lane's sums, and the bias from the first one's column on.
 #[derive(Clone, Copy)]
-pub(super) struct StagedQuads<B> {
-    /// Of the first output.
-    pub(super) row: u32,
-    pub(super) col: u32,
-    /// The first row and column that are outside.
-    pub(super) end: [u32; 2],
-    /// The number of the first four neighbours in the tile's row, counted in fours.
-    pub(super) quad: u32,
+pub(super) struct Biased<B> {
+    pub(super) places: Fragment,
     pub(super) bias: B,
 }
 
-impl<B: Copy> StagedQuads<B> {
-    fn quad(self, i: usize) -> (u32, u32) {
-        let quad = i as u32 / 4;
-        (self.row + quad % 4 * 4, self.col + quad / 4 * STAGED_COLS)
-    }
-
-    /// Whether an output is inside.
-    #[inline(always)]
-    pub(super) fn is_inside(self, i: usize) -> bool {
-        let ((row, col), [rows, cols]) = (self.quad(i), self.end);
-        row < rows && col < cols
-    }
-}
-
-impl<B: ColumnBias> Places for StagedQuads<B> {
-    const RUN: usize = 4;
+impl<B: FragmentBias> Places for Biased<B> {
     const SHARED: bool = true;
     const HAS_COLUMN_BIAS: bool = B::EXISTS;
-    const ALIGNED: bool = true;
 
     #[inline(always)]
     fn at(self, i: usize) -> (u32, u32) {
-        let ((row, col), [rows, cols]) = (self.quad(i), self.end);
-        // What is outside reads for the first, which is this lane's own, and is not stored.
-        let row = if row < rows { row } else { self.row };
-        let col = if col < cols { col } else { self.col };
-        (row, col + i as u32 % 4)
+        self.places.at(i)
     }
 
     #[inline(always)]
     fn again(self) -> Self {
-        Self { row: black_box(self.row), col: black_box(self.col), ..self }
+        Self { places: self.places.again(), ..self }
     }
 
     #[inline(always)]
     fn first(self, i: usize) -> (usize, usize) {
-        (i % STAGED_SUMS / 4 * 4, i / STAGED_SUMS * STAGED_SUMS + i % 4)
+        self.places.first(i)
     }
 
     #[inline(always)]
     unsafe fn column_bias(self, i: usize) -> F32x4 {
-        let quad = self.quad as usize + i / STAGED_SUMS * (STAGED_COLS / 4) as usize;
-        // SAFETY: the caller's contract.
-        unsafe { self.bias.of_quad(quad) }
+        // SAFETY: the caller's contract. Of four sums, two lie below the others.
+        let [one, other] = unsafe { self.bias.of_pair(i as u32 / 4 * 8) };
+        [one, other, one, other]
     }
+}
+
+/// A warp's pairs of 16 bits, staged in shared memory: 16 rows of `VECTORS` vectors of 16 bytes.
+///
+/// They are swizzled, so that lanes which store pairs at once, or load vectors, are in different
+/// banks.
+#[derive(Clone, Copy)]
+pub(super) struct Pairs<const VECTORS: u32> {
+    pub(super) staging: SharedPtr<u32>,
+    pub(super) lane: u32,
+}
+
+impl<const VECTORS: u32> Pairs<VECTORS> {
+    /// Rows that a warp loads or stores at once.
+    pub(super) const ROWS_AT_ONCE: u32 = 32 / VECTORS;
+    /// Vectors of a lane.
+    pub(super) const EACH: u32 = ROWS / Self::ROWS_AT_ONCE;
+
+    #[inline(always)]
+    fn at(row: u32, vector: u32) -> u32 {
+        let line = row * VECTORS / 8;
+        row * VECTORS * 4 + (vector ^ (line % VECTORS)) * 4
+    }
+
+    /// Where the lane's `i`-th pair lies, as `wgmma` leaves its sums.
+    #[inline(always)]
+    pub(super) fn of_pair(self, i: u32) -> u32 {
+        Self::at(self.lane / 4 + i % 2 * 8, i / 2) + self.lane % 4
+    }
+
+    /// Where the lane's `i`-th vector lies, `i` times [`Self::ROWS_AT_ONCE`] below its first.
+    #[inline(always)]
+    pub(super) fn of_vector(self, i: u32) -> u32 {
+        Self::at(i * Self::ROWS_AT_ONCE + self.lane / VECTORS, self.lane % VECTORS)
+    }
+
+    /// The row and the column of the lane's first vector, if those of the warp begin here.
+    #[inline(always)]
+    pub(super) fn first(self, [row, col]: [u32; 2]) -> (u32, u32) {
+        (row + self.lane / VECTORS, col + self.lane % VECTORS * 8)
+    }
+}
+
+/// C before the launch, and a residual, for the sums of a part as `wgmma` leaves them.
+#[derive(Clone, Copy)]
+pub(super) struct StagedSource<const F16: bool> {
+    pub(super) output: TensorOutput<F16>,
+    /// Whether C is vectors of 16 bytes, each inside or outside.
+    pub(super) is_aligned: bool,
+    /// The row and the column of the warp's first sum.
+    pub(super) at: [u32; 2],
+    pub(super) lane: u32,
+    /// The warp's own memory, which all have read.
+    pub(super) staging: SharedPtr<f32>,
+}
+
+impl<const F16: bool> StagedSource<F16> {
+    /// The sums' elements of a matrix of 16 bits, in pairs.
+    ///
+    /// # Safety
+    /// C is aligned and can be read. The warp is together.
+    #[inline(always)]
+    unsafe fn pairs<const VECTORS: u32>(self) -> [u32; PART / 2] {
+        let Output { pointer, ld, rows, cols, .. } = self.output.c;
+        let staged = Pairs::<VECTORS> { staging: self.staging.cast(), lane: self.lane };
+        let (row, col) = staged.first(self.at);
+        let from = pointer.cast::<u16>().wrapping_add(self.output.offset(row, col));
+        // SAFETY: the caller's contract. What is outside is not read.
+        unsafe {
+            let mut vectors = [[0; 4]; 4];
+            for i in 0..Pairs::<VECTORS>::EACH {
+                let down = i * Pairs::<VECTORS>::ROWS_AT_ONCE;
+                if row + down < rows && col < cols {
+                    let from = from.wrapping_add(down as usize * ld as usize);
+                    vectors[i as usize] = vec::load::<u32, 4>(from.cast());
+                }
+            }
+            for i in 0..Pairs::<VECTORS>::EACH {
+                staged.staging.store_vec(staged.of_vector(i), vectors[i as usize]);
+            }
+            warp::sync_warp(u32::MAX);
+            let pairs = array::from_fn(|i| match (i as u32) < 2 * VECTORS {
+                true => staged.staging.load(staged.of_pair(i as u32)),
+                false => 0,
+            });
+            warp::sync_warp(u32::MAX);
+            pairs
+        }
+    }
+
+    /// Adds a matrix of f32, times a factor, to `count` sums.
+    ///
+    /// # Safety
+    /// It has C's shape, is aligned as C is, and can be read. The warp is together.
+    #[inline(always)]
+    unsafe fn add_floats<const N: usize>(
+        self,
+        (matrix, ld): (*const f32, u32),
+        factor: f32,
+        count: usize,
+        values: &mut [f32; N],
+    ) {
+        let (down, right) = (self.lane / 8, self.lane % 8 * 4);
+        let (row, col) = (self.at[0] + down, self.at[1] + right);
+        let from = matrix.wrapping_add(row as usize * ld as usize + col as usize);
+        let Output { rows, cols, .. } = self.output.c;
+        // All loads are in flight before the first is used.
+        let mut quads = [[0.0; 4]; PART / 4];
+        for i in 0..count / 4 {
+            let (below, beside) = (i as u32 % 4 * 4, i as u32 / 4 * STAGED_COLS);
+            if row + below < rows && col + beside < cols {
+                let at = below as usize * ld as usize + beside as usize;
+                // SAFETY: inside, on 16 bytes.
+                quads[i] = unsafe { vec::load4(from.wrapping_add(at)) };
+            }
+        }
+        for first in (0..count).step_by(STAGED_SUMS) {
+            // SAFETY: the warp's own memory, on 16 bytes; the warp is together.
+            unsafe {
+                for i in 0..STAGED_SUMS / 4 {
+                    let at = staged(down + 4 * i as u32, right);
+                    self.staging.store_vec(at, quads[first / 4 + i]);
+                }
+                warp::sync_warp(u32::MAX);
+                for i in (0..STAGED_SUMS).step_by(2) {
+                    let pair: [f32; 2] = self.staging.load_vec(of_sum(self.lane, i));
+                    for next in 0..2 {
+                        let value = &mut values[first + i + next];
+                        *value = fma(factor, pair[next], *value);
+                    }
+                }
+                warp::sync_warp(u32::MAX);
+            }
+        }
+    }
+}
+
+impl<const F16: bool> Source for StagedSource<F16> {
+    #[inline(always)]
+    unsafe fn add<P: Places, const N: usize>(
+        self,
+        c: Output,
+        beta: f32,
+        count: usize,
+        places: P,
+        values: &mut [f32; N],
+    ) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            match (self.is_aligned, self.output.is_half) {
+                (false, _) => self.output.add(c, beta, count, places, values),
+                (true, false) => self.add_floats((c.pointer, c.ld), beta, count, values),
+                (true, true) => {
+                    let pairs = match count {
+                        PART => self.pairs::<8>(),
+                        _ => self.pairs::<4>(),
+                    };
+                    for i in 0..count {
+                        let bits = (pairs[i / 2] >> (i % 2 * 16)) as u16;
+                        values[i] = fma(beta, TensorOutput::<F16>::widen(bits), values[i]);
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn add_residual<P: Places, const N: usize>(
+        self,
+        c: Output,
+        residual: Residual,
+        count: usize,
+        places: P,
+        values: &mut [f32; N],
+    ) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            if self.is_aligned && self.output.epilogue.has_aligned_residual() {
+                self.add_floats((residual.elements, residual.ld), 1.0, count, values);
+            } else {
+                c.visit(residual, count, places, values);
+            }
+        }
+    }
+}
+
+/// Where a lane's sum, and the next one, are staged.
+#[inline(always)]
+fn of_sum(lane: u32, i: usize) -> u32 {
+    let (row, col) = Fragment::of_lane(lane).at(i);
+    staged(row, col)
 }
 
 /// Stages a lane's sums of 32 columns, together with its warp.
@@ -127,12 +307,10 @@ impl<B: ColumnBias> Places for StagedQuads<B> {
 /// A whole warp calls this together, with its own `staging`, which all have read.
 #[inline(always)]
 pub(super) unsafe fn stage(staging: SharedPtr<f32>, lane: u32, sums: impl Fn(usize) -> f32) {
-    let within = Fragment { row: lane / 4, col: lane % 4 * 2 };
     // SAFETY: the warp's own memory, on 8 bytes; the warp is together.
     unsafe {
         for i in (0..STAGED_SUMS).step_by(2) {
-            let (down, right) = within.at(i);
-            staging.store_vec(staged(down, right), [sums(i), sums(i + 1)]);
+            staging.store_vec(of_sum(lane, i), [sums(i), sums(i + 1)]);
         }
         warp::sync_warp(u32::MAX);
     }
@@ -153,37 +331,35 @@ pub(super) unsafe fn staged_quads(staging: SharedPtr<f32>, lane: u32) -> [F32x4;
     }
 }
 
-/// A lane's sums of a part, if `sums` of them lie side by side.
-pub(super) const fn width(sums: usize) -> usize {
-    if sums.is_multiple_of(PART) { PART } else { STAGED_SUMS }
-}
-
-/// Accumulators of a part, selected by a run-time index.
+/// Accumulators of a part of `width`, selected by a run-time index.
 ///
 /// Registers have no addresses, so each part has its own moves behind a jump.
 #[inline(always)]
 pub(super) fn sums_of_part<const SUMS: usize, const COUNT: usize>(
     acc: &[[f32; SUMS]; COUNT],
+    width: usize,
     part: u32,
 ) -> [f32; PART] {
-    const { assert!(COUNT * SUMS <= 7 * width(SUMS), "there are no more arms below") };
+    const { assert!(COUNT * SUMS <= 8 * STAGED_SUMS, "there are no more arms below") };
     let sums = |i: usize| {
         // There may be fewer parts than arms.
-        let i = i * width(SUMS) % (COUNT * SUMS);
+        let i = i * width % (COUNT * SUMS);
         let mut sums: [f32; PART] =
-            array::from_fn(|j| if j < width(SUMS) { acc[i / SUMS][i % SUMS + j] } else { 0.0 });
+            array::from_fn(|j| if j < width { acc[i / SUMS][i % SUMS + j] } else { 0.0 });
         // A value behind a jump must not be computed ahead.
         sums[0] = f32::from_bits(black_box(sums[0].to_bits()));
         sums
     };
+    let is_arm = |part: usize| COUNT * SUMS > part * width;
     match part {
         0 => sums(0),
         1 => sums(1),
         2 => sums(2),
         // Only some have more.
-        4 if COUNT * SUMS > 4 * width(SUMS) => sums(4),
-        5 if COUNT * SUMS > 5 * width(SUMS) => sums(5),
-        6 if COUNT * SUMS > 6 * width(SUMS) => sums(6),
+        4 if is_arm(4) => sums(4),
+        5 if is_arm(5) => sums(5),
+        6 if is_arm(6) => sums(6),
+        7 if is_arm(7) => sums(7),
         _ => sums(3),
     }
 }

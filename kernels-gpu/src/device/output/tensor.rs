@@ -83,6 +83,15 @@ impl<const F16: bool> TensorOutput<F16> {
         }
     }
 
+    /// The number of these bits, which [`narrow`](Self::narrow) returns.
+    #[inline(always)]
+    pub(crate) fn widen(bits: u16) -> f32 {
+        match F16 {
+            true => f16::from_bits(bits).widen(),
+            false => bf16::from_bits(bits).widen(),
+        }
+    }
+
     /// [`narrow`](Self::narrow) of two numbers, the first in the lower half.
     #[inline(always)]
     pub(crate) fn narrow_pair(pair: [f32; 2]) -> u32 {
@@ -98,19 +107,14 @@ impl<const F16: bool> TensorOutput<F16> {
         row as usize * self.c.ld as usize + col as usize
     }
 
-    /// Whether four neighbours in a row are vectors, in C and in everything that an epilogue reads.
-    #[inline(always)]
-    pub(super) fn takes_vectors(self) -> bool {
-        let bytes = if self.is_half { 8 } else { 16 };
-        (self.c.pointer as usize).is_multiple_of(bytes)
-            && self.c.ld.is_multiple_of(4)
-            && self.epilogue.is_aligned()
-    }
-
     /// Whether C takes sums times alpha, and four neighbours in a row are a vector.
     #[inline(always)]
     pub(crate) fn is_plain(self) -> bool {
-        !self.epilogue.is_some() && self.c.beta == 0.0 && self.takes_vectors()
+        let bytes = if self.is_half { 8 } else { 16 };
+        !self.epilogue.is_some()
+            && self.c.beta == 0.0
+            && (self.c.pointer as usize).is_multiple_of(bytes)
+            && self.c.ld.is_multiple_of(4)
     }
 
     /// Stores four neighbours in a row, `offset` elements behind C's first.
@@ -136,13 +140,15 @@ impl<const F16: bool> TensorOutput<F16> {
     /// It is inside, and no other thread stores it.
     #[inline(always)]
     pub(super) unsafe fn store_inside(self, row: u32, col: u32, value: f32) {
-        let at = self.offset(row, col);
+        // One address for both types.
+        let bytes = if self.is_half { 2 } else { 4 };
+        let to = self.c.pointer.cast::<u8>().wrapping_add(self.offset(row, col) * bytes);
         // SAFETY: the caller's contract.
         unsafe {
             if self.is_half {
-                vec::store(self.c.pointer.cast::<u16>().add(at), [Self::narrow(value)]);
+                vec::store(to.cast(), [Self::narrow(value)]);
             } else {
-                vec::store(self.c.pointer.add(at), [value]);
+                vec::store(to.cast(), [value]);
             }
         }
     }

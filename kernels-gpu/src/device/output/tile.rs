@@ -16,7 +16,7 @@ use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 use cuda_std::vec;
 
-use crate::device::output::staging::{Fragment, ROWS};
+use crate::device::output::staging::{Fragment, ROWS, sums_of_part};
 use crate::device::output::tensor::TensorOutput;
 
 /// Elements in 16 bytes.
@@ -198,32 +198,6 @@ impl<const BM: u32, const BN: u32, const V: u32> Staged<BM, BN, V> {
     }
 }
 
-/// Accumulators of a part, selected by a run-time index: each part has its own moves behind a jump.
-#[inline(always)]
-fn sums_of_part<const SUMS: usize, const COUNT: usize>(
-    acc: &[[f32; SUMS]; COUNT],
-    part: u32,
-) -> [f32; PART] {
-    const { assert!(COUNT * SUMS == 8 * PART, "there are as many arms below") };
-    let sums = |part: usize| {
-        let i = part * PART;
-        let mut sums: [f32; PART] = array::from_fn(|j| acc[i / SUMS][i % SUMS + j]);
-        // A value behind a jump must not be computed ahead.
-        sums[0] = f32::from_bits(black_box(sums[0].to_bits()));
-        sums
-    };
-    match part {
-        0 => sums(0),
-        1 => sums(1),
-        2 => sums(2),
-        3 => sums(3),
-        4 => sums(4),
-        5 => sums(5),
-        6 => sums(6),
-        _ => sums(7),
-    }
-}
-
 impl<const F16: bool> TensorOutput<F16> {
     /// Stores the sums of a block's tile of `BM` x `BN`, which begins at (row, col).
     ///
@@ -263,21 +237,16 @@ impl<const F16: bool> TensorOutput<F16> {
             let c = self.c.pointer.wrapping_add(first);
             (c, Staged::<BM, BN, FLOATS>::new(c as usize, self.c.ld, inside))
         };
-        let within = || {
-            let lane = black_box(warp::lane_id());
-            Fragment { row: down + lane / 4, col: right + lane % 4 * 2 }
-        };
+        let within = || Fragment::of_lane(black_box(warp::lane_id())).moved([down, right]);
         if self.epilogue.is_some() || self.c.beta != 0.0 {
             // Behind `black_box`, so that the loop is not unrolled.
             for part in 0..black_box((COUNT * SUMS / PART) as u32) {
-                let mut values = sums_of_part(acc, part);
+                let sums = sums_of_part(acc, PART, part);
+                let mut values: [f32; PART] = array::from_fn(|i| sums[i]);
                 let across = (SUMS / PART) as u32;
                 let (below, beside) = (part / across * ROWS, part % across * (PART as u32 * 2));
-                let within = || {
-                    let Fragment { row, col } = within();
-                    Fragment { row: row + below, col: col + beside }
-                };
-                let places = Fragment { row: row + within().row, col: col + within().col };
+                let within = || within().moved([below, beside]);
+                let places = within().moved([row, col]);
                 // SAFETY: as the launch promises. C can also be read, before any of the tile is
                 // stored. Then, in the tile.
                 unsafe {
@@ -291,7 +260,7 @@ impl<const F16: bool> TensorOutput<F16> {
         } else {
             let values = |i: usize| acc[i].map(|sum| self.c.alpha * sum);
             for i in 0..COUNT {
-                let within = Fragment { row: within().row + i as u32 * ROWS, ..within() };
+                let within = within().moved([i as u32 * ROWS, 0]);
                 // SAFETY: in the tile.
                 unsafe {
                     match self.is_half {

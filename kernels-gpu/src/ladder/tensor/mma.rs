@@ -344,7 +344,7 @@ unsafe fn gemm<
     let (row, col) = (block_row + warp / WARPS_N * wm, block_col + warp % WARPS_N * wn);
     // SAFETY: whole warps, each with memory of its own. Nobody else touches the elements of their
     // sums.
-    unsafe { c.store_fragments::<MMA_M, SUMS, MT>(row, col, staging, NoColumnBias, &acc) };
+    unsafe { c.store_fragments::<MMA_M, false, _, _, _>(row, col, staging, NoColumnBias, &acc) };
 }
 
 /// Whether `threads` copy the same number of lines of every part of a tile each.

@@ -352,7 +352,9 @@ unsafe fn gemm<
         let staging = staging.add(warp * STAGING);
         // SAFETY: whole warps, each with its own memory and sums. Nobody else touches these
         // elements.
-        unsafe { c.store_fragments::<WM, _, _>(row, col, staging, bias, array::from_ref(&acc)) };
+        unsafe {
+            c.store_fragments::<WM, false, _, _, _>(row, col, staging, bias, array::from_ref(&acc))
+        };
         tile += thread::grid_dim_x();
     }
 }

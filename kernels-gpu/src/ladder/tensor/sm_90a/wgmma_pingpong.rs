@@ -290,7 +290,7 @@ unsafe fn gemm<const F16: bool, const TRANS_A: bool, const TRANS_B: bool>(
         let staging = staging.add(warp * STAGING);
         // SAFETY: whole warps, each with its own memory and sums. Nobody else touches these
         // elements.
-        unsafe { c.store_fragments::<WM, _, _>(row, col, staging, bias, &acc) };
+        unsafe { c.store_fragments::<WM, true, _, _, _>(row, col, staging, bias, &acc) };
         // Skip the stages of the other warpgroup's tile.
         state = state.skip::<STAGES>(steps);
         tile += WARPGROUPS * thread::grid_dim_x();
