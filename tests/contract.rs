@@ -131,8 +131,8 @@ fn every_short_k() {
         let [_, _, bk] = tile(descriptor);
         let is_edge = |k: usize| k < 10 || (k + 1) % bk <= 2;
         for k in (0..=40.max(3 * bk + 1)).filter(|k| runs_all(device) || is_edge(*k)) {
-            // Misaligned rows and aligned ones. Away from edges one of them: 5 shares no factor with
-            // the steps of a loop.
+            // Misaligned rows and aligned ones. Away from edges one of them: 5 shares no factor
+            // with the steps of a loop.
             let columns: &[usize] = match k % 5 {
                 _ if is_whole() || is_edge(k) => &[9, 12],
                 0..3 => &[9],
@@ -308,8 +308,8 @@ fn infinities_meet(device: &Device, descriptor: &'static KernelDescriptor, k: us
     assert!(case.verify(&result, Bound::Probabilistic).passed());
 }
 
-/// What is finite in any order of additions is finite, next to the largest number too, where what a sum has lost is not
-/// known.
+/// What is finite in any order of additions is finite, next to the largest number too, where what a
+/// sum has lost is not known.
 #[test]
 fn sums_next_to_the_largest_number_are_finite() {
     for_each_kernel(|device, descriptor| {
@@ -327,8 +327,9 @@ fn sums_next_to_the_largest_number_are_finite() {
     });
 }
 
-/// A tile for small products compensates short sums if it is launched for a single one: what a sum of three loses to
-/// rounding is there in the end. With more blocks, or a longer K, the same products add up to zero.
+/// A tile for small products compensates short sums if it is launched for a single one: what a sum
+/// of three loses to rounding is there in the end. With more blocks, or a longer K, the same
+/// products add up to zero.
 #[test]
 fn short_sums_are_compensated() {
     for device in devices() {
@@ -348,7 +349,8 @@ fn short_sums_are_compensated() {
     }
 }
 
-/// A product that overflows by itself, but not in a sum, is no reason for infinity, of a short K either.
+/// A product that overflows by itself, but not in a sum, is no reason for infinity, of a short K
+/// either.
 #[test]
 fn products_that_overflow_by_themselves_are_added_up() {
     for device in devices() {

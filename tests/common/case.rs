@@ -39,8 +39,8 @@ pub fn kernels(device: &Device) -> impl Iterator<Item = &'static KernelDescripto
 /// What K is split into, in turn, where a kernel can split it.
 pub const SPLITS: [u32; 4] = [1, 2, 3, 7];
 
-/// Shapes at the edges of a kernel's tile, of which one has `cols` columns and one so many steps along K,
-/// more than there are stages.
+/// Shapes at the edges of a kernel's tile, of which one has `cols` columns and one so many steps
+/// along K, more than there are stages.
 pub fn edges([bm, bn, bk]: [usize; 3], cols: usize, steps: usize) -> [[usize; 3]; 12] {
     [
         [1, 1, 1],

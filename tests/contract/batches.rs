@@ -129,8 +129,8 @@ fn assert_right(
     }
 }
 
-/// Every kernel, with matrices in every place, aligned or not, transposed or not, with splits, whose
-/// counters are ready for the next call.
+/// Every kernel, with matrices in every place, aligned or not, transposed or not, with splits,
+/// whose counters are ready for the next call.
 #[test]
 fn every_kernel_takes_batches() {
     use Placement::{Below, Beside, Shared};

@@ -8,8 +8,8 @@ use host::{Device, DeviceMatrix, Gemm, Limits, Matrix};
 use crate::case::{for_each_kernel, oriented};
 use crate::common::devices;
 
-/// What an epilogue reads, on the host and on the device, for products that lie one below the other;
-/// vectors for all of them if `shared`.
+/// What an epilogue reads, on the host and on the device, for products that lie one below the
+/// other; vectors for all of them if `shared`.
 struct Given {
     scale: Matrix,
     bias: Matrix,
@@ -219,8 +219,8 @@ fn factors_in_device_memory() {
     });
 }
 
-/// What activations make of numbers that are not finite, of zeros, and far from them, where bounds of rounding errors
-/// would take 0 for right. Values of GELU and SiLU by mpmath.
+/// What activations make of numbers that are not finite, of zeros, and far from them, where bounds
+/// of rounding errors would take 0 for right. Values of GELU and SiLU by mpmath.
 #[test]
 fn activations_of_few_and_of_no_numbers() {
     const INF: f32 = f32::INFINITY;

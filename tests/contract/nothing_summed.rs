@@ -1,5 +1,5 @@
-//! Products in which nothing is summed, because K or alpha is 0: C becomes `beta * C`, or 0, bit for
-//! bit, whatever the sign of alpha.
+//! Products in which nothing is summed, because K or alpha is 0: C becomes `beta * C`, or 0, bit
+//! for bit, whatever the sign of alpha.
 
 use std::fmt::Debug;
 

@@ -44,7 +44,8 @@ pub fn on(device: &Device, compute: Compute, matrix: &Matrix) -> AnyMatrix {
 pub fn for_each(test: impl Fn(&Device, &'static KernelDescriptor, Compute)) {
     for device in &devices() {
         let has_maps = device.info().capability == (9, 0);
-        // Those by `mma.sync` run on one of the software devices: that of compute capability 9.0 if they are taken there.
+        // Those by `mma.sync` run on one of the software devices: that of compute capability 9.0 if
+        // they are taken there.
         let runs = |descriptor: &&KernelDescriptor| match descriptor.abi() {
             KernelAbi::MmaPointers if device.is_soft() => {
                 has_maps == (reads_anywhere(descriptor) == [true; 2])
@@ -53,7 +54,8 @@ pub fn for_each(test: impl Fn(&Device, &'static KernelDescriptor, Compute)) {
             _ => has_maps,
         };
         for descriptor in TENSOR_CORE.iter().copied().filter(runs) {
-            // Those whose threads load A are the slowest there, and in f16 the same but for one instruction.
+            // Those whose threads load A are the slowest there, and in f16 the same but for one
+            // instruction.
             let is_slow =
                 device.is_soft() && has_clusters(descriptor) && reads_anywhere(descriptor)[0];
             for compute in if is_slow { &TYPES[..1] } else { &TYPES[..] } {
@@ -169,7 +171,8 @@ fn the_same_bits_each_time() {
     });
 }
 
-/// Where there is no `wgmma`, the library takes a kernel with `mma.sync`, of tiles that suit the product.
+/// Where there is no `wgmma`, the library takes a kernel with `mma.sync`, of tiles that suit the
+/// product.
 #[test]
 fn products_of_any_size_run_without_wgmma() {
     let device = Device::open(DeviceChoice::Soft).unwrap();
@@ -187,7 +190,8 @@ fn products_of_any_size_run_without_wgmma() {
     }
 }
 
-/// What the kernels with layouts can do besides, in combinations: each is there with several others.
+/// What the kernels with layouts can do besides, in combinations: each is there with several
+/// others.
 fn variants(gemm: Gemm, compute: Compute) -> Vec<Gemm> {
     let half = compute.element();
     let bias = Epilogue::new().bias(Axis::Column).activation(Activation::Gelu);
@@ -340,7 +344,8 @@ fn expect_right(device: &Device, plan: Plan<'static>, seed: u64) {
     assert!(result == buffers.result(&job, operands.c()).unwrap(), "the same bits");
 }
 
-/// Every number of splits, of few rows and of few columns, whole tiles and edges, and as many splits as steps.
+/// Every number of splits, of few rows and of few columns, whole tiles and edges, and as many
+/// splits as steps.
 #[test]
 fn splits_of_both_orientations() {
     for_each(|device, descriptor, compute| {
@@ -386,8 +391,8 @@ fn splits_of_both_orientations() {
     });
 }
 
-/// Clusters that share the steps of all tiles: less than a tile each, a tile and a bit, several tiles; and as many as tiles,
-/// which have one each.
+/// Clusters that share the steps of all tiles: less than a tile each, a tile and a bit, several
+/// tiles; and as many as tiles, which have one each.
 #[test]
 fn stream_k() {
     for_each(|device, descriptor, compute| {
@@ -408,7 +413,8 @@ fn stream_k() {
             (Gemm::new(short, 2 * long, k).stored_as(half).stacked(2), 2, 5),
             // So many that each of two entries is written three times.
             (Gemm::new(3 * short, 2 * long, k).stored_as(half), 1, 1),
-            // The second cluster begins with a part, and writes both entries again while others add up.
+            // The second cluster begins with a part, and writes both entries again while others add
+            // up.
             (Gemm::new(3 * short, 3 * long, k).stored_as(half), 2, 2),
             (Gemm::new(short, long, 5 * k).transposed(false, true), 3, 11),
             (Gemm::new(short - 1, long, 9 * k).stored_as(half), 1, 62),
@@ -444,7 +450,8 @@ fn stream_k() {
     });
 }
 
-/// Blocks that copy B for each other: two and four, with and without parts of K, an odd tile, parts of several tiles.
+/// Blocks that copy B for each other: two and four, with and without parts of K, an odd tile, parts
+/// of several tiles.
 #[test]
 fn multicast() {
     for_each(|device, descriptor, compute| {

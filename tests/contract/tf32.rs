@@ -95,7 +95,8 @@ fn integers_are_exact() {
     });
 }
 
-/// What the kernels' documentation says of numbers that are not finite, and of large and small ones.
+/// What the kernels' documentation says of numbers that are not finite, and of large and small
+/// ones.
 #[test]
 fn what_is_not_finite_or_overflows() {
     for_each(|device, descriptor, products| {
@@ -135,8 +136,8 @@ fn what_is_not_finite_or_overflows() {
             }
         }
 
-        // Multiplied by 1, every number that has two parts comes back as it is, and one below the least loses
-        // no more than that.
+        // Multiplied by 1, every number that has two parts comes back as it is, and one below the
+        // least loses no more than that.
         let numbers =
             [1.0, -1.5e-39, f32::from_bits(0x3f80_0ffe), f32::MAX, 1e-36, f32::from_bits(1)];
         let make = |rows, cols, which: u64| {
@@ -159,8 +160,8 @@ fn what_is_not_finite_or_overflows() {
     });
 }
 
-/// Vectors with gaps and without, as they are multiplied and as their transposes, wherever they begin, of one product
-/// and of several: bulk copies read a column as a row.
+/// Vectors with gaps and without, as they are multiplied and as their transposes, wherever they
+/// begin, of one product and of several: bulk copies read a column as a row.
 #[test]
 fn rows_and_columns() {
     for_each(|device, descriptor, products| {

@@ -23,8 +23,8 @@
 //!   macros may declare names that the item uses;
 //! - in a crate on which others depend: a public item that moves, if another one has its name;
 //! - an item with `line!()` and its like, by any change of its file;
-//! - an item that uses a macro with `line!()`, or a function with `#[track_caller]`, by any change of
-//!   its file.
+//! - an item that uses a macro with `line!()`, or a function with `#[track_caller]`, by any change
+//!   of its file.
 //!
 //! Included files count. Their names are strings of any kind, and `concat!` of strings and of
 //! `env!("CARGO_MANIFEST_DIR")`. If a macro includes what its user names, all strings of both count
@@ -51,8 +51,8 @@
 //!
 //! A crate of kernels may have families, a feature of its `Cargo.toml` each, which are built by
 //! themselves. Its line in the record names the feature, as `kernels-gpu --features half`, and its
-//! digest leaves out what stands under another feature. So an edit rebuilds its family only. The PTX
-//! of a family is committed as an [archive](ptx_archive) for each architecture, such as
+//! digest leaves out what stands under another feature. So an edit rebuilds its family only. The
+//! PTX of a family is committed as an [archive](ptx_archive) for each architecture, such as
 //! `half.sm_80.ptx.xz`.
 
 use std::collections::HashMap;
@@ -90,8 +90,8 @@ pub const RECORD: &str = "SOURCES.sha256";
 pub struct SourceDigests(Vec<(String, String)>);
 
 impl SourceDigests {
-    /// Digests `paths` below `root`. A folder stands for the crate in it, with one of its features if
-    /// [`with_feature`] made the path.
+    /// Digests `paths` below `root`. A folder stands for the crate in it, with one of its features
+    /// if [`with_feature`] made the path.
     ///
     /// # Errors
     /// If a crate or file cannot be read.

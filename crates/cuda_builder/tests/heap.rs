@@ -1,5 +1,5 @@
-//! The heap of a device, on the GPU if there is one: what kernels allocate, and what the collections
-//! of `alloc` make of it there.
+//! The heap of a device, on the GPU if there is one: what kernels allocate, and what the
+//! collections of `alloc` make of it there.
 
 use std::path::Path;
 

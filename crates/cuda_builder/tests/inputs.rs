@@ -47,7 +47,8 @@ impl Workspace {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let workspace = Workspace(folder);
         let _ = fs::remove_dir_all(workspace.0.join(".cargo"));
-        // All share a target folder, where cargo tells packages of one name apart by their versions.
+        // All share a target folder, where cargo tells packages of one name apart by their
+        // versions.
         let version = name.replace('_', "-");
         let package = format!("version = \"0.1.0-{version}\"\nedition = \"2024\"\n");
         let kernels = format!(

@@ -6,7 +6,8 @@
 //!
 //! One process has all ranks, unless a launcher has started one per GPU (torchrun, mpirun, srun).
 //! Each line is a measurement as JSON, in ms: the median of five batches, on the slowest rank.
-//! Transports are copies, nccl and host. `--short` leaves out the 70B layers and the squares. `--soft` runs tiny shapes on software devices, whose times say nothing.
+//! Transports are copies, nccl and host. `--short` leaves out the 70B layers and the squares.
+//! `--soft` runs tiny shapes on software devices, whose times say nothing.
 
 use std::time::{Duration, Instant};
 

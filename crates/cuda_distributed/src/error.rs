@@ -8,7 +8,8 @@ use cuda_gemm::npy::NpyFileError;
 /// The errors of a world of ranks.
 ///
 /// After [`Error::Lost`] and [`Error::Nccl`] the world is over on every rank. An error that
-/// only one rank has after all agreed on a call also ends it. After any other error the world goes on.
+/// only one rank has after all agreed on a call also ends it. After any other error the world goes
+/// on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -37,8 +37,8 @@ const BYTES: c_int = 1;
 #[derive(Clone, Copy)]
 struct Comm(*mut c_void);
 
-// SAFETY: any thread may use a communicator. Those that enqueue have the stream's right, and its end
-// takes it out first.
+// SAFETY: any thread may use a communicator. Those that enqueue have the stream's right, and its
+// end takes it out first.
 unsafe impl Send for Comm {}
 // SAFETY: as above.
 unsafe impl Sync for Comm {}
@@ -206,8 +206,8 @@ impl Api {
     ///
     /// # Safety
     ///
-    /// The contract of [`Communicator::transfer`]. The communicator exists, and the device's context
-    /// is current.
+    /// The contract of [`Communicator::transfer`]. The communicator exists, and the device's
+    /// context is current.
     unsafe fn enqueue(
         &self,
         comm: Comm,
@@ -266,10 +266,10 @@ impl Drop for Joined {
 
 /// A communicator of NCCL.
 ///
-/// Its calls block. If they did not, NCCL would start a thread for each group of messages: [four times
-/// a message's time](../../../docs/several-gpus.md). What waits for other ranks (to join, to connect,
-/// to end) runs on a thread that nobody has to wait for: see [`within`]. Between connected ranks a
-/// message is only enqueued, and [`World`](crate::World) keeps few in flight.
+/// Its calls block. If they did not, NCCL would start a thread for each group of messages:
+/// [four times a message's time](../../../docs/several-gpus.md). What waits for other ranks (to
+/// join, to connect, to end) runs on a thread that nobody has to wait for: see [`within`]. Between
+/// connected ranks a message is only enqueued, and [`World`](crate::World) keeps few in flight.
 pub(crate) struct Nccl {
     api: &'static Api,
     /// Null once its end has begun. Calls share it, and its end excludes them.

@@ -259,8 +259,8 @@ impl<'m, T: Multiply> Product<'m, T> {
     ///
     /// - [`Error::Unfit`] or [`Error::Gemm`] if the matrices do not go together, or memory is
     ///   short; the other ranks get [`Error::Refused`].
-    /// - [`Error::Mismatch`] if ranks call it with different shapes, types or distributions, and each
-    ///   for the first time.
+    /// - [`Error::Mismatch`] if ranks call it with different shapes, types or distributions, and
+    ///   each for the first time.
     /// - [`Error::Lost`], also if only some of these calls are new.
     pub fn run<U>(&self, c: &mut DistributedMatrix<U>) -> Result<(), Error>
     where

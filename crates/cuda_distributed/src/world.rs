@@ -494,8 +494,8 @@ impl Watch {
         *lock(&self.shared.communicator) = Some(communicator);
     }
 
-    /// Waits until fewer than [`IN_FLIGHT`] transfers are pending. With a lost rank they would fill the
-    /// driver's queue, and the next call would block forever.
+    /// Waits until fewer than [`IN_FLIGHT`] transfers are pending. With a lost rank they would fill
+    /// the driver's queue, and the next call would block forever.
     fn wait_for_room(&self, control: &dyn Control) -> Result<(), Error> {
         while !has_room(&mut lock(&self.shared.pending), |event| event.is_done()) {
             if let Some(failure) = control.failure() {

@@ -23,8 +23,8 @@
 //! Without a GPU the first model is device 0, so unmodified `cust` programs run on it.
 //! `CUDA_VISIBLE_DEVICES` hides GPUs as usual.
 //!
-//! `cuDeviceGetCount` returns the number of GPUs plus that of software devices. `cuInit` fails only if [the
-//! environment](crate#checks) is invalid. [`gpu_count`] says why there is no GPU.
+//! `cuDeviceGetCount` returns the number of GPUs plus that of software devices. `cuInit` fails only
+//! if [the environment](crate#checks) is invalid. [`gpu_count`] says why there is no GPU.
 //!
 //! # Where a call goes
 //!

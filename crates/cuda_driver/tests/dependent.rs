@@ -38,8 +38,8 @@ fn launch(function: CUfunction, stream: CUstream, mut out: u64, early: bool) {
         num_attrs: 1,
     };
     let mut params = [(&raw mut out).cast::<c_void>()];
-    // SAFETY: the kernel takes one address, of a buffer that outlives its launches, and what is pointed to
-    // outlives the call.
+    // SAFETY: the kernel takes one address, of a buffer that outlives its launches, and what is
+    // pointed to outlives the call.
     let launched = unsafe {
         sys::cuLaunchKernelEx(&config, function, params.as_mut_ptr(), std::ptr::null_mut())
     };

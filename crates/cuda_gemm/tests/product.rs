@@ -1,5 +1,5 @@
-//! `gemm(..)`: every type, layout, batch and part of a matrix, next to three loops of whole numbers,
-//! whose sums are exact in every type.
+//! `gemm(..)`: every type, layout, batch and part of a matrix, next to three loops of whole
+//! numbers, whose sums are exact in every type.
 
 use cuda_gemm::{
     Axis, Device, DeviceChoice, DeviceMatrix, DeviceMatrixRef, Element, Error, Layout, Matrix,

@@ -1,4 +1,5 @@
-//! `Auto::warm_up` loads what products take, and nothing else. A program of one test: what is loaded is of the process.
+//! `Auto::warm_up` loads what products take, and nothing else. A program of one test: what is
+//! loaded is of the process.
 
 use cuda_gemm::{AnyMatrix, Compute, Device, DeviceChoice, Error, Gemm, Layout, OperandRef, Plan};
 

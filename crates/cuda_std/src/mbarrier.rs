@@ -226,8 +226,8 @@ impl Mbarrier {
 ///
 /// That block learns nothing but the count: `mbarrier.arrive.shared::cluster` (sm_90) has release
 /// semantics within this block only. So it says that this thread has read what a bulk copy of that
-/// block will overwrite. [`Mbarrier::arrive_cluster`] also says that this thread's writes are there,
-/// and compiles to a fence of the whole GPU, which waits for all of them.
+/// block will overwrite. [`Mbarrier::arrive_cluster`] also says that this thread's writes are
+/// there, and compiles to a fence of the whole GPU, which waits for all of them.
 ///
 /// # Safety
 /// As for [`Mbarrier::arrive_cluster`].

@@ -175,7 +175,8 @@ struct Key {
     compute: Option<String>,
     output: Option<String>,
     margins: Option<String>,
-    /// Splits, clusters, multicast, blocks per multiprocessor and staging, unless `auto` chose them.
+    /// Splits, clusters, multicast, blocks per multiprocessor and staging, unless `auto` chose
+    /// them.
     options: Option<([Option<u32>; 4], bool)>,
 }
 

@@ -1,8 +1,8 @@
 //! One result of `rungs bench` or `rungs run`: the record that commands write, save and read.
 //!
 //! Only the kernel and the shape must be in a line. Fields that an older file lacks are `None`.
-//! Times are in milliseconds per launch, rates in GFLOP/s and GB/s (10^9). What is not known, or not
-//! finite, is null in JSON and empty in CSV.
+//! Times are in milliseconds per launch, rates in GFLOP/s and GB/s (10^9). What is not known, or
+//! not finite, is null in JSON and empty in CSV.
 
 use std::fmt;
 use std::ops::RangeInclusive;

@@ -12,8 +12,8 @@ type Ratios = Vec<(Shape, f64)>;
 
 /// A table with a line for each device and precision; empty if nothing was compared with cuBLAS.
 ///
-/// The newest ratio of each product counts, if it is of a cold L2 cache, has no epilogue and reads no
-/// old C. `runs` begin
+/// The newest ratio of each product counts, if it is of a cold L2 cache, has no epilogue and reads
+/// no old C. `runs` begin
 /// with the newest.
 pub fn summary(runs: &[Run]) -> String {
     // Squares and all other products apart: their mixture depends on what was measured.

@@ -175,7 +175,8 @@ fn results_of_other_choices_are_apart() {
     let [cold, warm] = ["cold", "warm"].map(|l2| with(&format!(r#""l2":"{l2}""#)));
     let all = refused.clone() + &cold + &warm;
     assert_eq!(compare(file(&all), file(&all), 0.01).unwrap().changes.len(), 1);
-    // What was right in one of two policies and is refused now is lost, in whatever place it stands.
+    // What was right in one of two policies and is refused now is lost, in whatever place it
+    // stands.
     let [before, after] = [cold.clone() + &warm, cold + &refused];
     let report = compare(file(&before), file(&after), 0.01).unwrap();
     assert!(!report.is_no_worse(), "{report:?}");

@@ -46,8 +46,8 @@ pub struct Accent<'a> {
     pub style: Style,
 }
 
-/// As [`print()`], with the last occurrence of each word in its style if stdout is a terminal, or if
-/// the environment says so (`NO_COLOR`, `CLICOLOR_FORCE`).
+/// As [`print()`], with the last occurrence of each word in its style if stdout is a terminal, or
+/// if the environment says so (`NO_COLOR`, `CLICOLOR_FORCE`).
 ///
 /// # Errors
 ///

@@ -1,8 +1,8 @@
 //! Kernels that are kept compressed, each by itself.
 //!
-//! An archive is a file that `xz --decompress` reads. Its first stream is an index of comments, with
-//! a line for each kernel: the bytes of its stream, its [`digest`](crate::digest()), and its name.
-//! The streams of the kernels follow in that order. So a program gets one kernel without
+//! An archive is a file that `xz --decompress` reads. Its first stream is an index of comments,
+//! with a line for each kernel: the bytes of its stream, its [`digest`](crate::digest()), and its
+//! name. The streams of the kernels follow in that order. So a program gets one kernel without
 //! decompressing the others, and an edited kernel changes only its own bytes of the file.
 
 use std::collections::BTreeMap;
@@ -77,8 +77,8 @@ impl<'a> Archive<'a> {
         self.0.get(kernel).map(|packed| packed.digest.as_str())
     }
 
-    /// The PTX of a kernel, as [`extract`](ptx_syntax::extract) cuts it out; none if there is no such
-    /// kernel.
+    /// The PTX of a kernel, as [`extract`](ptx_syntax::extract) cuts it out; none if there is no
+    /// such kernel.
     ///
     /// # Errors
     /// If its bytes are damaged.
@@ -95,7 +95,8 @@ impl Packed<'_> {
     }
 }
 
-/// Makes an archive of the kernels of a PTX text. The bytes of an unchanged kernel come from `before`.
+/// Makes an archive of the kernels of a PTX text. The bytes of an unchanged kernel come from
+/// `before`.
 ///
 /// # Errors
 /// Never in practice: it writes to memory.

@@ -71,8 +71,8 @@ pub struct Body<'a> {
 pub struct StatementText<'a> {
     /// Its lexemes, without comments.
     pub lexemes: Vec<Lexeme<'a>>,
-    /// Whether it is inline assembly, around which LLVM writes [comments](AROUND_ASSEMBLY): `cuda_builder` leaves them out of the PTX that it
-    /// writes.
+    /// Whether it is inline assembly, around which LLVM writes [comments](AROUND_ASSEMBLY):
+    /// `cuda_builder` leaves them out of the PTX that it writes.
     pub is_assembly: bool,
 }
 

@@ -43,8 +43,8 @@ pub fn is_library(file: &str) -> bool {
 /// The place that line `line` of a text comes from, counted from 1. `lines` are all of the text.
 ///
 /// An instruction that was inlined from a [library](is_library) counts for the call outside of it,
-/// where the text says which that is (rustc's `-Zverbose-asm`), or else for the place before it that
-/// is in none, if the function has one.
+/// where the text says which that is (rustc's `-Zverbose-asm`), or else for the place before it
+/// that is in none, if the function has one.
 pub fn place<S: AsRef<str>>(lines: &[S], line: u32) -> Option<Place> {
     let before = lines.get(..usize::try_from(line).ok()?)?.iter().rev().map(|line| line.as_ref());
     // As far as to the head of the function.

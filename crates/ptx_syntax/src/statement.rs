@@ -6,7 +6,8 @@ use crate::lexer::Token;
 
 /// The most registers of one declaration such as `.reg .b32 %r<4>`.
 const MAX_REGISTERS: u32 = 1 << 20;
-/// The most declarations of vectors in the open scopes of a function, which operands are looked up in.
+/// The most declarations of vectors in the open scopes of a function, which operands are looked up
+/// in.
 const MAX_VECTORS: usize = 1 << 10;
 
 impl Cursor {

@@ -84,13 +84,13 @@ pub struct LaunchOptions<'h> {
     /// The number of the stream.
     pub stream: u64,
     /// Whether it may begin before the launch in front of it in its stream has ended (programmatic
-    /// dependent launch). Here it runs behind that all the same. Where [`Checks::races`] is set, its
-    /// accesses race with those of the launch in front, unless a `griddepcontrol.wait` comes before
-    /// them.
+    /// dependent launch). Here it runs behind that all the same. Where [`Checks::races`] is set,
+    /// its accesses race with those of the launch in front, unless a `griddepcontrol.wait` comes
+    /// before them.
     pub early: bool,
     /// Bytes of local memory for calls of unknown depth, of functions that call themselves or are
-    /// called by their address: `CU_LIMIT_STACK_SIZE`. All other calls have room in addition. 16 KiB
-    /// unless something else is asked for. A thread has at most 512 KiB.
+    /// called by their address: `CU_LIMIT_STACK_SIZE`. All other calls have room in addition. 16
+    /// KiB unless something else is asked for. A thread has at most 512 KiB.
     pub stack_bytes: u32,
     /// What kernels allocate from; `None`: the device's own heap, of 8 MiB.
     pub heap: Option<&'h Heap>,
@@ -306,8 +306,9 @@ impl Device {
         self.launch_in_clusters(kernel, config, cluster, params)
     }
 
-    /// As [`launch`](Device::launch), with so many blocks in x, y and z for each cluster: those that the PTX requires,
-    /// or any if the kernel [takes them](Kernel::takes_clusters) from the launch.
+    /// As [`launch`](Device::launch), with so many blocks in x, y and z for each cluster: those
+    /// that the PTX requires, or any if the kernel [takes them](Kernel::takes_clusters) from the
+    /// launch.
     ///
     /// # Errors
     /// As there.
@@ -321,14 +322,14 @@ impl Device {
         self.launch_with(kernel, config, cluster, params, LaunchOptions::default())
     }
 
-    /// Says that all launches so far have ended before what comes, as after the host has waited for them.
-    /// Accesses of memory by the host say so, too.
+    /// Says that all launches so far have ended before what comes, as after the host has waited for
+    /// them. Accesses of memory by the host say so, too.
     pub fn synchronize(&self) {
         *self.prior.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// As [`launch_in_clusters`](Device::launch_in_clusters), in a stream, with a stack and a heap of
-    /// its own: see [`LaunchOptions`].
+    /// As [`launch_in_clusters`](Device::launch_in_clusters), in a stream, with a stack and a heap
+    /// of its own: see [`LaunchOptions`].
     ///
     /// # Errors
     /// As there.

@@ -162,8 +162,8 @@ pub enum FaultKind {
         /// The other access, which came earlier here.
         earlier: Box<Earlier>,
     },
-    /// An asynchronous access of shared memory, by a bulk copy or `wgmma`, and an access of the same
-    /// bytes by a thread before it, without a `fence.proxy.async` between the two.
+    /// An asynchronous access of shared memory, by a bulk copy or `wgmma`, and an access of the
+    /// same bytes by a thread before it, without a `fence.proxy.async` between the two.
     MissingProxyFence {
         /// Where, as an address of shared memory.
         address: u64,
@@ -223,8 +223,8 @@ pub enum FaultKind {
         /// The bytes.
         bytes: u32,
     },
-    /// A bulk copy from shared memory to shared memory of the same block, which an H200 refuses as an
-    /// illegal instruction.
+    /// A bulk copy from shared memory to shared memory of the same block, which an H200 refuses as
+    /// an illegal instruction.
     BulkToOwnBlock {
         /// The destination.
         address: u64,

@@ -1,5 +1,5 @@
-//! What a device has found wrong, as a list: for tests, and for reports as text or, with the feature
-//! `json`, as JSON.
+//! What a device has found wrong, as a list: for tests, and for reports as text or, with the
+//! feature `json`, as JSON.
 
 use std::fmt;
 

@@ -146,7 +146,8 @@ impl Kernel {
         }
     }
 
-    /// Whether a launch may say how many blocks a cluster has: the PTX does not, and its target has them.
+    /// Whether a launch may say how many blocks a cluster has: the PTX does not, and its target has
+    /// them.
     pub fn takes_clusters(&self) -> bool {
         self.architecture >= 90 && self.required_cluster.is_none()
     }
@@ -168,9 +169,9 @@ impl Kernel {
     }
 
     /// Registers of 32 bits that a thread has: an estimate. It is this device's own count
-    /// ([`warp_register_bytes`](Kernel::warp_register_bytes)), in steps of 8, at least 16 and at most
-    /// 255; ptxas gives a GPU's. As there, the largest block fits a multiprocessor, and as many as
-    /// `.minnctapersm` asks for.
+    /// ([`warp_register_bytes`](Kernel::warp_register_bytes)), in steps of 8, at least 16 and at
+    /// most 255; ptxas gives a GPU's. As there, the largest block fits a multiprocessor, and as
+    /// many as `.minnctapersm` asks for.
     pub fn registers(&self) -> u32 {
         let own = self.lowered.code.register_bytes.div_ceil(4 * LANES);
         let own = u32::try_from(own).unwrap_or(u32::MAX).clamp(MIN_REGISTERS, MAX_REGISTERS);

@@ -88,18 +88,19 @@
 //!   | other conversions | the one NaN of their type |
 //!
 //! - `fma` rounds once. `.approx` operations are computed in f64 and rounded once: within the error
-//!   that PTX promises, but not bit-equal to a GPU. With `.ftz.f64` they ignore the lower 32 bits of
-//!   the operand and clear those of the result, as PTX says.
+//!   that PTX promises, but not bit-equal to a GPU. With `.ftz.f64` they ignore the lower 32 bits
+//!   of the operand and clear those of the result, as PTX says.
 //! - Integer division by zero gives all ones, the remainder the dividend; PTX
 //!   leaves both open.
 //! - Shared and local memory start out as NaN in every block, so that reading
 //!   them too early is seen. Device memory starts out as zeros. Registers that
 //!   were never written read as zero.
-//! - `cp.async`, and bulk copies to global memory, copy at the wait, for a group or for the mbarrier
-//!   that they arrive at: a kernel that reads the result without one reads old data, every time.
-//!   Bulk copies that nobody waits for, committed or not, copy when their cluster of blocks ends.
-//! - Bulk reductions (`cp.reduce.async.bulk`, also `.tensor`) happen when copies would. Each element
-//!   is one relaxed atomic. With a tensor map the elements may have the types that
+//! - `cp.async`, and bulk copies to global memory, copy at the wait, for a group or for the
+//!   mbarrier that they arrive at: a kernel that reads the result without one reads old data, every
+//!   time. Bulk copies that nobody waits for, committed or not, copy when their cluster of blocks
+//!   ends.
+//! - Bulk reductions (`cp.reduce.async.bulk`, also `.tensor`) happen when copies would. Each
+//!   element is one relaxed atomic. With a tensor map the elements may have the types that
 //!   `cp.reduce.async.bulk` accepts for the operation, and `.add` also accepts signed 64-bit ones.
 //!   Others are a fault. PTX does not say what a GPU does with them.
 //! - Compilers make an atomic of 8 or 16 bits from `atom.cas`, `.and`, `.or` or `.xor` of the word
@@ -162,21 +163,22 @@
 //!   by vector clocks with one component per thread, per thread's `cp.async` copies, and per
 //!   mbarrier. What orders threads is what PTX says does: barriers, named barriers and
 //!   `bar.warp.sync`, mbarriers, fences with strong accesses, in their scopes. So a race is found
-//!   whichever access comes first here. Of many warps that read a word of device memory, the last two
-//!   and up to 30 more are kept: a race with another one is missed where the writer has met those alone.
-//!   A bulk copy to shared memory is taken to have read its source in device memory when it is issued: a
-//!   write behind that, but before the phase of its mbarrier, is not found. Fences, and what acquires or
-//!   releases, order threads of the cluster if their scope is `.cta` or `.cluster`; strong accesses of
-//!   scope `.cluster` are taken to be of scope `.gpu`, so that two of different clusters do not race. Of a block of a cluster: that what others do in its shared memory comes before it exits.
-//!   An `atom.cas`, `.and`, `.or` or `.xor` of up to 32 bits counts as one on the byte that its
-//!   address was rounded down from, or else the first byte, and on the bytes that its operands may
-//!   change. A strong load at the address of a `cas` of the same function counts as a load of the
-//!   former byte, and so does a weak one if the address was rounded down.
-//!   Shuffles and votes order nothing, and neither does a wait for a product: it says to a warp
-//!   that its own part is complete. Before others overwrite the tiles, every warp has to arrive.
-//!   Bulk copies and `wgmma` go through the async proxy: what a thread wrote to shared memory they
-//!   see behind a `fence.proxy.async`, and an mbarrier that was initialised, too. A tile has to stay
-//!   until the product that reads it is complete.
+//!   whichever access comes first here. Of many warps that read a word of device memory, the last
+//!   two and up to 30 more are kept: a race with another one is missed where the writer has met
+//!   those alone. A bulk copy to shared memory is taken to have read its source in device memory
+//!   when it is issued: a write behind that, but before the phase of its mbarrier, is not found.
+//!   Fences, and what acquires or releases, order threads of the cluster if their scope is `.cta`
+//!   or `.cluster`; strong accesses of scope `.cluster` are taken to be of scope `.gpu`, so that
+//!   two of different clusters do not race. Of a block of a cluster: that what others do in its
+//!   shared memory comes before it exits. An `atom.cas`, `.and`, `.or` or `.xor` of up to 32 bits
+//!   counts as one on the byte that its address was rounded down from, or else the first byte, and
+//!   on the bytes that its operands may change. A strong load at the address of a `cas` of the same
+//!   function counts as a load of the former byte, and so does a weak one if the address was
+//!   rounded down. Shuffles and votes order nothing, and neither does a wait for a product: it says
+//!   to a warp that its own part is complete. Before others overwrite the tiles, every warp has to
+//!   arrive. Bulk copies and `wgmma` go through the async proxy: what a thread wrote to shared
+//!   memory they see behind a `fence.proxy.async`, and an mbarrier that was initialised, too. A
+//!   tile has to stay until the product that reads it is complete.
 //! - [`Checks::memory`]: reads of device, shared and local memory and of registers that nobody
 //!   wrote, by byte or by the smallest access of the kernel; writes between shared variables, which
 //!   lie apart then; `ld.global.nc` of what the same launch writes.

@@ -58,8 +58,8 @@ impl Allocation {
         allocated: MemoryCall,
         written: Option<Written>,
     ) -> Option<Allocation> {
-        // For an alignment that is not the allocator's own, it would write zeros to all pages; like this the
-        // host gives those of a large allocation when they are first written.
+        // For an alignment that is not the allocator's own, it would write zeros to all pages; like
+        // this the host gives those of a large allocation when they are first written.
         let padded = usize::try_from(size.checked_add(ALIGN)?).ok()?;
         let layout = Layout::from_size_align(padded, align_of::<u64>()).ok()?;
         // SAFETY: the layout's size is not zero.
@@ -145,8 +145,8 @@ struct Freed {
 #[derive(Debug)]
 struct Space {
     live: Snapshot,
-    /// Sorted by address. The lowest leaves where there are too many, and most come behind all others: a
-    /// vector would be moved as a whole each time.
+    /// Sorted by address. The lowest leaves where there are too many, and most come behind all
+    /// others: a vector would be moved as a whole each time.
     freed: VecDeque<Freed>,
     next: u64,
     used: u64,

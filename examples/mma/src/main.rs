@@ -71,10 +71,10 @@ fn products_are_those_of_f64_within_rounding() {
         let (a, b) = (random(m * k, 1), random(k * n, 2));
         for (i, found) in product(m, n, k, &a, &b).unwrap().into_iter().enumerate() {
             let (expected, magnitude) = element_in_f64(n, k, &a, &b, i);
-            // Products of bf16 are exact in f32. Tensor cores add up to 16 of them and the sum before
-            // at once. Of these 17 each is cut off below 2^-25 of the largest, and their sum below 2^-23:
-            // together (17 / 2 + 2) 2^-24. Those that add fewer of them at once do so more often: of 4, that is
-            // (5 / 2 + 2) 2^-24 for 4 steps along K, which is the most.
+            // Products of bf16 are exact in f32. Tensor cores add up to 16 of them and the sum
+            // before at once. Of these 17 each is cut off below 2^-25 of the largest, and their sum
+            // below 2^-23: together (17 / 2 + 2) 2^-24. Those that add fewer of them at once do so
+            // more often: of 4, that is (5 / 2 + 2) 2^-24 for 4 steps along K, which is the most.
             let bound = (9.0 / 8.0 * k as f64 + 4.0) * 2f64.powi(-24) * magnitude;
             let error = (f64::from(found) - expected).abs();
             assert!(error <= bound, "{m} x {n} x {k}, {i}: {found}, {expected}, bound {bound}");

@@ -135,9 +135,9 @@ pub enum Command {
     /// Measures this device, for auto to choose by.
     ///
     /// Each kernel is checked, and timed with random products. A table of costs follows from the
-    /// times. With --sizes or --shapes only these products are measured: the predicted fastest takes
-    /// turns with the runners-up, and auto's file of products keeps the fastest. --validate judges
-    /// auto on random products. The exit status is 1 if a kernel is wrong.
+    /// times. With --sizes or --shapes only these products are measured: the predicted fastest
+    /// takes turns with the runners-up, and auto's file of products keeps the fastest. --validate
+    /// judges auto on random products. The exit status is 1 if a kernel is wrong.
     #[command(after_help = TUNE)]
     Tune(TuneArgs),
 

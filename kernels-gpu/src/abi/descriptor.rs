@@ -282,8 +282,8 @@ pub enum KernelAbi {
     /// - The map of a transposed A has boxes of [`PANEL`](crate::abi::tensor_core::PANEL) columns
     ///   by BK rows.
     /// - The map of a transposed B has boxes of BK columns by the rows of an
-    ///   [`even_part`](crate::abi::tensor_core::even_part) of BN, and that of A as it is the rows of
-    ///   an [`equal_part`](crate::abi::tensor_core::equal_part) of BM.
+    ///   [`even_part`](crate::abi::tensor_core::even_part) of BN, and that of A as it is the rows
+    ///   of an [`equal_part`](crate::abi::tensor_core::equal_part) of BM.
     WgmmaBatched,
     /// The parameters of `WgmmaBatched`, followed by those for clusters that share tiles, whose
     /// blocks each have a part of K:
@@ -295,8 +295,8 @@ pub enum KernelAbi {
     /// A cluster has `s` blocks along x, with a part of K each: at least one, and at most the steps
     /// of BK along K. If `c` blocks
     /// [multicast](crate::abi::tensor_core::options::multicast) B, it has `s * c`: those of a part
-    /// follow each other, and have tiles below each other, which count as one tile. In all it has at
-    /// most [`MAX_CLUSTER_SIZE`](crate::abi::tensor_core::MAX_CLUSTER_SIZE).
+    /// follow each other, and have tiles below each other, which count as one tile. In all it has
+    /// at most [`MAX_CLUSTER_SIZE`](crate::abi::tensor_core::MAX_CLUSTER_SIZE).
     ///
     /// There is one cluster per tile of all products, or another number (*stream-K*). In the second
     /// case the clusters share the steps of all tiles equally, or each tile's steps if their number
@@ -304,16 +304,16 @@ pub enum KernelAbi {
     /// `g` clusters, and `g` is less than 2^31.
     ///
     /// `partials` and `counters` are used only if the numbers of clusters and tiles differ.
-    /// `partials` has `2 * c` f32 tiles per cluster, aligned to 16 bytes. `counters` has one counter
-    /// for each warp with sums of each block, which is zero before and after the launch.
+    /// `partials` has `2 * c` f32 tiles per cluster, aligned to 16 bytes. `counters` has one
+    /// counter for each warp with sums of each block, which is zero before and after the launch.
     ///
     /// `a`, `lda` and `stride_a` are A and its stride in a batch, for a kernel that [reads A
     /// anywhere](KernelDescriptor::reads). A's map is then not used.
     ///
     /// Boxes of A that is not transposed have the rows of an
-    /// [`even_part`](crate::abi::tensor_core::even_part) of 64. Boxes of a transposed B have a `c`-th
-    /// of the rows of a [`shared_part`](crate::abi::tensor_core::shared_part) of BN, and boxes of B
-    /// as it is a `c`-th of BK rows.
+    /// [`even_part`](crate::abi::tensor_core::even_part) of 64. Boxes of a transposed B have a
+    /// `c`-th of the rows of a [`shared_part`](crate::abi::tensor_core::shared_part) of BN, and
+    /// boxes of B as it is a `c`-th of BK rows.
     WgmmaClusters,
     /// Addresses of A and B in 16 bits:
     ///

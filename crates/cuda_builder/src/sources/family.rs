@@ -60,8 +60,8 @@ impl Family<'_> {
     }
 
     /// Builds the kernels: without places in the source, in registers alone, and with the cheaper
-    /// addresses of LLVM's pass. The pass miscompiles offsets `!index`. No kernel has one, and tests
-    /// compare every kernel's results.
+    /// addresses of LLVM's pass. The pass miscompiles offsets `!index`. No kernel has one, and
+    /// tests compare every kernel's results.
     ///
     /// # Errors
     /// As [`CudaBuilder::build`].
@@ -77,8 +77,8 @@ impl Family<'_> {
             .map(|(_, text)| text)
     }
 
-    /// An archive of the kernels of a PTX text. Those of the committed archive that are the same keep
-    /// their bytes.
+    /// An archive of the kernels of a PTX text. Those of the committed archive that are the same
+    /// keep their bytes.
     ///
     /// # Errors
     /// Never in practice: it writes to memory.
@@ -110,9 +110,9 @@ impl<'a> Stale<'a> {
         Stale { record, kernels, changed: record.changed(root) }
     }
 
-    /// A path whose change makes the PTX of a family stale, if there is one: what all families share,
-    /// the family's own items, or an archive of its kernels. The record's own name stands for a family
-    /// that it does not have.
+    /// A path whose change makes the PTX of a family stale, if there is one: what all families
+    /// share, the family's own items, or an archive of its kernels. The record's own name stands
+    /// for a family that it does not have.
     pub fn reason(&self, family: &str) -> Option<&'a str> {
         let own = with_feature(self.kernels, family);
         let archives = ARCHITECTURES.map(|arch| archive_name(family, arch));

@@ -1,7 +1,7 @@
 //! Parameters of all entry points, and their order in each kernel interface.
 //!
-//! A launch passes an interface's [`Place`]s one by one. A test compares them with the PTX's `.param`
-//! list.
+//! A launch passes an interface's [`Place`]s one by one. A test compares them with the PTX's
+//! `.param` list.
 
 use std::ffi::c_void;
 use std::mem::offset_of;
@@ -150,8 +150,8 @@ const TF32_SPLIT: &[Place] = places![Arguments:
     m n k alpha map_a map_b beta c ldc
     depth partials counters splits stride_c options layout epilogue];
 
-/// [`KernelAbi::WgmmaClusters`]; [`KernelAbi::WgmmaBatched`] and [`KernelAbi::Wgmma`] have the first
-/// of them.
+/// [`KernelAbi::WgmmaClusters`]; [`KernelAbi::WgmmaBatched`] and [`KernelAbi::Wgmma`] have the
+/// first of them.
 const WGMMA: &[Place] = places![Arguments:
     m n k alpha map_a map_b beta c ldc
     batch stride_c options epilogue

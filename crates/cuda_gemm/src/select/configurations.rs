@@ -70,8 +70,8 @@ impl Candidates<'_> {
 
     /// Divisions of a product among clusters of several sizes.
     ///
-    /// There is one cluster per tile, or all resident clusters share the tiles (stream-K), or as many
-    /// for each tile. Several
+    /// There is one cluster per tile, or all resident clusters share the tiles (stream-K), or as
+    /// many for each tile. Several
     /// blocks share a multiprocessor, or one has it alone.
     pub(super) fn clusters(&self, form: &KernelForm) -> Vec<Configuration> {
         let Self { gemm, kernel, multiprocessors, .. } = *self;

@@ -14,11 +14,11 @@
 //!
 //! - **Waves.** A multiprocessor holds `r` resident blocks, and `q` blocks of the last wave. Waves
 //!   are whole: one block too many costs another wave.
-//! - **Steps.** A block that is alone waits for the latency of its loads, `step_ns`. More memory has
-//!   more stages, which hide more of it. So `latency_share` is 1, or else the memory of a block that
-//!   shares a multiprocessor over that of a block that has it alone. Several blocks share the
-//!   multiprocessor's throughput, `shared_step_ns` each. The part of the loads that comes from device
-//!   memory, `cold`, takes `latency_ns` for as many steps as there are stages.
+//! - **Steps.** A block that is alone waits for the latency of its loads, `step_ns`. More memory
+//!   has more stages, which hide more of it. So `latency_share` is 1, or else the memory of a block
+//!   that shares a multiprocessor over that of a block that has it alone. Several blocks share the
+//!   multiprocessor's throughput, `shared_step_ns` each. The part of the loads that comes from
+//!   device memory, `cold`, takes `latency_ns` for as many steps as there are stages.
 //! - **Tiles.** A persistent block computes one tile after the other, and stores while it loads.
 //! - **Edges.** Loads of a tile that lies partly out of bounds are slower, as far as edge tiles
 //!   occupy the multiprocessors.
@@ -27,8 +27,8 @@
 //! - **L2.** What several blocks read comes from device memory once, and `again` from L2. Multicast
 //!   asks for B once for several blocks.
 //! - **Reduction.** Blocks that share a tile meet, and one of them adds the partial sums:
-//!   `reduction_ns + parts * partial_ns`. Split-K pays this in each wave. In stream-K each part also
-//!   comes from L2 to one multiprocessor. Blocks that multicast meet once in each wave.
+//!   `reduction_ns + parts * partial_ns`. Split-K pays this in each wave. In stream-K each part
+//!   also comes from L2 to one multiprocessor. Blocks that multicast meet once in each wave.
 //! - **Staging.** Copies of A and B cost `staging_ns`, and read and write their bytes.
 //! - **Batches.** A kernel without batches is launched for each product. `time` without staging
 //!   counts once per launch.
@@ -223,8 +223,8 @@ pub struct Features {
     resident: f64,
     /// The memory of a block that shares a multiprocessor, relative to this one's.
     latency_share: f64,
-    /// A block's stages, and the part of its loads that comes from device memory. For a kernel whose
-    /// stages are not known, no loads count.
+    /// A block's stages, and the part of its loads that comes from device memory. For a kernel
+    /// whose stages are not known, no loads count.
     stages: f64,
     cold: f64,
     /// The out-of-bounds part of tiles, weighted by busy multiprocessors.

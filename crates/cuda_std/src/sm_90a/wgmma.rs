@@ -171,8 +171,8 @@ mod sealed {
 ///   K-major or MN-major as its [`Tile`] says;
 /// - A's tile is 64 lines;
 /// - a K-major tile of B is [`COLS`](Self::COLS) lines;
-/// - an MN-major tile of B is panels of 64 lines, one behind the other, with 64 columns each; of the
-///   last one, or the only one, the first elements of each line are columns;
+/// - an MN-major tile of B is panels of 64 lines, one behind the other, with 64 columns each; of
+///   the last one, or the only one, the first elements of each line are columns;
 /// - only B's tile is narrow, and it then has `COLS` columns;
 /// - the tiles hold what is multiplied when the call is made: bulk copies have arrived when their
 ///   barrier says so, and any other writer has called

@@ -1,4 +1,5 @@
-//! How one time is taken: batches of launches in turn, matrices with a cold cache, clocks and power.
+//! How one time is taken: batches of launches in turn, matrices with a cold cache, clocks and
+//! power.
 
 pub mod batch;
 pub mod buffers;

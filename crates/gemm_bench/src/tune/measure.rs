@@ -448,8 +448,8 @@ impl<'s> Fitted<'s> {
     }
 }
 
-/// The kernels' costs, fitted to samples from those of `table`; an entry point without samples keeps
-/// its `known` costs.
+/// The kernels' costs, fitted to samples from those of `table`; an entry point without samples
+/// keeps its `known` costs.
 fn fitted(table: &Table, known: &[Costs], samples: &[Sample]) -> Vec<Costs> {
     let model = Model::new(table);
     let kernels = table.kernels().iter().zip(known).map(|(costs, known)| {

@@ -75,7 +75,8 @@ pub enum Progress<'a> {
 
 /// Measures a device's kernels, for `auto` to choose by.
 ///
-/// [`Tuner::run`] checks every kernel, times random products, and fits the costs of a [`Table`](cuda_gemm::Table).
+/// [`Tuner::run`] checks every kernel, times random products, and fits the costs of a
+/// [`Table`](cuda_gemm::Table).
 ///
 /// ```
 /// use cuda_gemm::{Device, DeviceChoice, Gemm};

@@ -41,7 +41,8 @@ pub const ALL: &str = "all";
 /// ```
 #[derive(Clone, Copy)]
 pub enum Selection {
-    /// All: the ladder for f32, else all kernels of the precision; then `auto`, and cuBLAS on a GPU.
+    /// All: the ladder for f32, else all kernels of the precision; then `auto`, and cuBLAS on a
+    /// GPU.
     All(Compute),
     /// The fastest kernel for each product.
     Auto,
@@ -136,8 +137,8 @@ impl Selection {
 
     /// Loads the selected candidates.
     ///
-    /// For `all`, a candidate that cannot run carries the reason; cuBLAS is left out on the software
-    /// device. `table` replaces the built-in table of `auto`.
+    /// For `all`, a candidate that cannot run carries the reason; cuBLAS is left out on the
+    /// software device. `table` replaces the built-in table of `auto`.
     ///
     /// # Errors
     ///

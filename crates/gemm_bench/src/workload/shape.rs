@@ -276,8 +276,8 @@ pub fn read(path: &Path) -> Result<Vec<Shape>, Error> {
     parse(&text, &place)
 }
 
-/// The shapes in a text, one per line, each as [`Shape`] is parsed; `#` starts a comment. `place` is what errors
-/// call the text.
+/// The shapes in a text, one per line, each as [`Shape`] is parsed; `#` starts a comment. `place`
+/// is what errors call the text.
 ///
 /// # Errors
 ///

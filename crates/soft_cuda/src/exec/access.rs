@@ -3,8 +3,8 @@
 use crate::fault::Access;
 
 /// A kind of access. A strong one is atomic, or one that PTX calls `.volatile`, `.relaxed`,
-/// `.acquire` or `.release`: two strong accesses do not race, unless they are of different blocks and
-/// one of them has the scope of its block alone, or two atomics have different sizes.
+/// `.acquire` or `.release`: two strong accesses do not race, unless they are of different blocks
+/// and one of them has the scope of its block alone, or two atomics have different sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AccessKind {
     Load,

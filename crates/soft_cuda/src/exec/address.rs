@@ -47,8 +47,8 @@ address!(u32 u64);
 
 /// What a load by a whole warp asks of its addresses, so that it need not go lane by lane.
 pub(super) trait Addresses {
-    /// Whether all of 32 addresses, less `base`, are at most `limit` and multiples of `align`. `limit` is less
-    /// than half of the type's range.
+    /// Whether all of 32 addresses, less `base`, are at most `limit` and multiples of `align`.
+    /// `limit` is less than half of the type's range.
     ///
     /// # Safety
     /// 32 addresses can be read, and the host has the instructions.
@@ -312,8 +312,8 @@ pub(crate) fn resolve(
     find(cx, lane, (address, bytes), space, space, access)
 }
 
-/// As [`resolve`] for a global source of `have` bytes, aligned to `align`, of one lane of `op`: it is
-/// looked for first where `op` accessed memory last.
+/// As [`resolve`] for a global source of `have` bytes, aligned to `align`, of one lane of `op`: it
+/// is looked for first where `op` accessed memory last.
 #[inline(always)]
 pub(crate) fn resolve_source(
     cx: &mut Cx<'_>,

@@ -20,8 +20,8 @@ impl Agents {
         2 * self.threads + warp
     }
 
-    /// The agent that stands for what bulk copies to device memory read for thread `thread`. Its times
-    /// are the numbers of the instructions among those of its warp.
+    /// The agent that stands for what bulk copies to device memory read for thread `thread`. Its
+    /// times are the numbers of the instructions among those of its warp.
     pub(crate) fn stores_of(self, thread: usize) -> usize {
         2 * self.threads + self.threads / LANES + thread
     }

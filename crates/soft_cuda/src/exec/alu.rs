@@ -82,8 +82,8 @@ functions! {
     Xor(a: T, b: T) -> T |_| a.xor(b);
     Shl(a: T, b: u32) -> T |_| a.shl(b);
     Shr(a: T, b: u32) -> T |_| a.shr(b);
-    /// Of the product of the low 24 bits of two numbers of 32: its low 32 bits, or those from bit 16
-    /// on if `x`.
+    /// Of the product of the low 24 bits of two numbers of 32: its low 32 bits, or those from bit
+    /// 16 on if `x`.
     Mul24(a: T, b: T) -> T |x| match x {
         0 => a.shl(8).shr(8).mul(b.shl(8).shr(8)),
         _ => a.shl(8).mul_hi(b.shl(8)),

@@ -1,5 +1,5 @@
-//! AVX-512 instructions that no loop is compiled to: for loads, all lanes' addresses are checked and
-//! compared in a few of them; and for the sums of a tensor core.
+//! AVX-512 instructions that no loop is compiled to: for loads, all lanes' addresses are checked
+//! and compared in a few of them; and for the sums of a tensor core.
 
 use std::arch::x86_64::{
     __m512, __m512i, __mmask16, _CMP_UNORD_Q, _mm512_add_epi32, _mm512_castsi512_ps,
@@ -90,9 +90,9 @@ unsafe fn load<T>(at: *const T) -> __m512i {
     unsafe { _mm512_loadu_si512(at.cast()) }
 }
 
-/// Adds a tile of `R` rows and `C` columns of chains of FMAs up, in registers. The slots are those of
-/// the accumulators' first values, of their last ones, and, step by step, of the factors of each row
-/// and of each column.
+/// Adds a tile of `R` rows and `C` columns of chains of FMAs up, in registers. The slots are those
+/// of the accumulators' first values, of their last ones, and, step by step, of the factors of each
+/// row and of each column.
 ///
 /// # Safety
 /// The host has AVX-512F, and the slots have 32-bit lanes.

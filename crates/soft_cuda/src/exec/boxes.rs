@@ -93,8 +93,8 @@ unsafe fn copy_element<T: Element>(
     }
 }
 
-/// Checks and notes the accesses of device memory of a copy or reduction of a box, on the account of
-/// its thread.
+/// Checks and notes the accesses of device memory of a copy or reduction of a box, on the account
+/// of its thread.
 pub(super) fn check_box(
     cx: &mut Cx<'_>,
     (lane, line): (usize, u32),

@@ -341,7 +341,8 @@ unsafe impl Handler for BulkCommit {
     }
 }
 
-/// `cp.async.bulk.wait_group` with `x` groups left over; `y` is whether it waits for the reads alone.
+/// `cp.async.bulk.wait_group` with `x` groups left over; `y` is whether it waits for the reads
+/// alone.
 pub(crate) struct BulkWait;
 
 // SAFETY: touches no slot.
@@ -410,8 +411,8 @@ pub(super) fn perform(cx: &Cx<'_>, lane: usize, store: &Store) -> Result<(), Fau
     Ok(())
 }
 
-/// Checks and notes what a store has written, on the account of its thread, or `pending`, as long as
-/// nobody has waited for it.
+/// Checks and notes what a store has written, on the account of its thread, or `pending`, as long
+/// as nobody has waited for it.
 pub(super) fn note(
     cx: &mut Cx<'_>,
     lane: usize,

@@ -280,8 +280,8 @@ fn one(
 }
 
 /// Behind a strong load or an atomic, with the fields of [`CheckAccess`]: a fence will make
-/// known what those released who wrote there; if `y` is one of [`ACQUIRES`], it does so itself, from
-/// the block's or from all blocks.
+/// known what those released who wrote there; if `y` is one of [`ACQUIRES`], it does so itself,
+/// from the block's or from all blocks.
 pub(crate) struct Observe;
 
 pub(crate) const ACQUIRES: [Option<bool>; 3] = [None, Some(false), Some(true)];

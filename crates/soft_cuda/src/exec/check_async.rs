@@ -12,8 +12,8 @@ const CHUNK: u32 = 16;
 
 impl Checker<'_> {
     /// A lane starts a bulk copy from the cluster's shared memory, which reads there what it may
-    /// read. `barrier` is the number of the mbarrier, and its phase, that says when it is complete; `None`
-    /// if it goes to device memory.
+    /// read. `barrier` is the number of the mbarrier, and its phase, that says when it is complete;
+    /// `None` if it goes to device memory.
     pub(crate) fn read_bulk(
         &mut self,
         (warp, lane): (usize, usize),
@@ -111,7 +111,8 @@ impl Checker<'_> {
     }
 }
 
-/// `fence.proxy.async`: what the lanes know is known to asynchronous accesses behind it, of the block's own shared memory alone if `OWN`.
+/// `fence.proxy.async`: what the lanes know is known to asynchronous accesses behind it, of the
+/// block's own shared memory alone if `OWN`.
 pub(crate) struct ProxyFence<const OWN: bool>;
 
 // SAFETY: touches no slot.

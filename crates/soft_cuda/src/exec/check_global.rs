@@ -48,8 +48,9 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Checks and notes plain loads or stores of a whole warp that access groups of words, all of them
-    /// written if it loads them. Returns `false`, and has noted nothing, if it is not that simple.
+    /// Checks and notes plain loads or stores of a whole warp that access groups of words, all of
+    /// them written if it loads them. Returns `false`, and has noted nothing, if it is not that
+    /// simple.
     #[inline(always)]
     fn whole_groups(&mut self, warp: usize, site: Site, addresses: &[u64; LANES]) -> bool {
         let store = site.kind == AccessKind::Store;

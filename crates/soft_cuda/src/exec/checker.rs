@@ -65,8 +65,8 @@ pub(crate) struct Checker<'k> {
     pub(super) stride: u32,
     /// Accesses of the shared memory of other blocks.
     pub remote: RemoteAccesses,
-    /// What writers of atomic variables in this cluster released, by place: whether it is in shared memory,
-    /// and the offset there or else the address.
+    /// What writers of atomic variables in this cluster released, by place: whether it is in shared
+    /// memory, and the offset there or else the address.
     released: HashMap<(bool, u64), Clock>,
     /// By mbarrier: the thread whose copy it counted last, and who initialised it, and when.
     copied_by: Vec<usize>,
@@ -152,9 +152,9 @@ impl<'k> Checker<'k> {
         self.shared_loads_one_by_one((warp, mask), (line, bytes), AccessKind::Load, offsets)
     }
 
-    /// Notes weak loads by all lanes of a warp from the cluster's shared memory, at constant distances
-    /// from `offsets`: their number among the operations of the kernel, and what they are. Returns
-    /// `false`, and has noted nothing, if they have to be checked one by one.
+    /// Notes weak loads by all lanes of a warp from the cluster's shared memory, at constant
+    /// distances from `offsets`: their number among the operations of the kernel, and what they
+    /// are. Returns `false`, and has noted nothing, if they have to be checked one by one.
     #[inline(always)]
     pub(crate) fn shared_loads_together(
         &mut self,
@@ -182,8 +182,8 @@ impl<'k> Checker<'k> {
         })
     }
 
-    /// Checks and notes accesses of shared memory at `offsets`, of any kind. `same` says whether two
-    /// lanes store the same value.
+    /// Checks and notes accesses of shared memory at `offsets`, of any kind. `same` says whether
+    /// two lanes store the same value.
     #[inline(always)]
     pub(crate) fn shared(
         &mut self,
@@ -376,10 +376,10 @@ impl<'k> Checker<'k> {
         }
     }
 
-    /// A lane is about to write the atomic variable at an address, of shared memory or else of device
-    /// memory: what it knew at its last fence goes with that. A store, which is no `update`, ends what
-    /// was released there before for the cluster; for other clusters, which run at the same time and may load
-    /// it in another order than they come here, it does not.
+    /// A lane is about to write the atomic variable at an address, of shared memory or else of
+    /// device memory: what it knew at its last fence goes with that. A store, which is no `update`,
+    /// ends what was released there before for the cluster; for other clusters, which run at the
+    /// same time and may load it in another order than they come here, it does not.
     pub(crate) fn publish(
         &mut self,
         (warp, lane): (usize, usize),

@@ -1,8 +1,8 @@
 //! Which parts of shared memory a warp may load from without a look at each word.
 //!
-//! Shared memory is divided into at most [`CHUNKS`] chunks. A chunk has a version, which every write
-//! changes. Once a warp has found that all of its lanes come after all writes of a chunk, that
-//! holds until the next one: what a warp knows only grows.
+//! Shared memory is divided into at most [`CHUNKS`] chunks. A chunk has a version, which every
+//! write changes. Once a warp has found that all of its lanes come after all writes of a chunk,
+//! that holds until the next one: what a warp knows only grows.
 
 use std::ops::Range;
 
@@ -86,8 +86,8 @@ impl Chunks {
         }
     }
 
-    /// What holds of all `chunks` for the lanes of `warp` at its time `now`; `look` finds it out for
-    /// the words of one.
+    /// What holds of all `chunks` for the lanes of `warp` at its time `now`; `look` finds it out
+    /// for the words of one.
     #[inline(always)]
     pub(crate) fn state(
         &mut self,

@@ -1,8 +1,9 @@
 //! Vector clocks: how much of what each agent did is known.
 //!
-//! The agents of a cluster, which mostly is one block, are its threads, the `cp.async` copies of each thread, what
-//! `wgmma` reads for each warp, what bulk copies to device memory read for each thread, the launch in front, and its
-//! mbarriers, on whose account bulk copies write. Times count from 1 in every cluster.
+//! The agents of a cluster, which mostly is one block, are its threads, the `cp.async` copies of
+//! each thread, what `wgmma` reads for each warp, what bulk copies to device memory read for each
+//! thread, the launch in front, and its mbarriers, on whose account bulk copies write. Times count
+//! from 1 in every cluster.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -38,7 +39,8 @@ impl Hasher for ClusterHasher {
 pub(crate) struct Clock {
     /// By agent of this cluster.
     times: Vec<u32>,
-    /// The same of what asynchronous accesses of each block's shared memory see: what came before a `fence.proxy.async` of that.
+    /// The same of what asynchronous accesses of each block's shared memory see: what came before a
+    /// `fence.proxy.async` of that.
     proxied: Vec<Vec<u32>>,
     foreign: Option<Arc<Foreign>>,
 }
@@ -63,7 +65,8 @@ impl Clock {
         self.proxied.get(block).and_then(|times| times.get(agent)).copied().unwrap_or(0)
     }
 
-    /// A clock that says of asynchronous accesses of these blocks' shared memory alone that they see what this one knows.
+    /// A clock that says of asynchronous accesses of these blocks' shared memory alone that they
+    /// see what this one knows.
     pub(crate) fn to_proxied(&self, blocks: Range<usize>) -> Clock {
         let of = |block| if blocks.contains(&block) { self.times.clone() } else { Vec::new() };
         Clock { times: Vec::new(), proxied: (0..blocks.end).map(of).collect(), foreign: None }

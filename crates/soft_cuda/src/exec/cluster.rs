@@ -87,9 +87,9 @@ impl Cx<'_> {
         }
     }
 
-    /// Fails if the destination of a bulk copy from shared memory, an offset into the cluster's, is in the
-    /// same block. PTX allows it; an H200 does not, and `mapa` of the block's own rank gives the same
-    /// address there.
+    /// Fails if the destination of a bulk copy from shared memory, an offset into the cluster's, is
+    /// in the same block. PTX allows it; an H200 does not, and `mapa` of the block's own rank gives
+    /// the same address there.
     pub(super) fn check_other_block(&self, address: u64, offset: u32) -> Result<(), FaultKind> {
         match self.rank_and_address(offset).0 == self.rank {
             true => Err(FaultKind::BulkToOwnBlock { address }),

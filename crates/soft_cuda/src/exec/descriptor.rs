@@ -1,9 +1,9 @@
 //! Matrix descriptors of `wgmma`: where the rows of a tile lie in shared memory.
 //!
 //! A tile is made of chunks of 16 bytes. K-major, a chunk holds neighbours along K, and the
-//! chunks of eight rows along M or N lie one after the other, `span` bytes apart: 16 without a swizzle,
-//! else the bytes that are swizzled. MN-major, a chunk holds neighbours along M or N, and eight
-//! steps along K lie `span` bytes apart.
+//! chunks of eight rows along M or N lie one after the other, `span` bytes apart: 16 without a
+//! swizzle, else the bytes that are swizzled. MN-major, a chunk holds neighbours along M or N, and
+//! eight steps along K lie `span` bytes apart.
 
 use crate::tensor::Swizzle;
 

@@ -1,5 +1,6 @@
-//! Accesses with their PTX lines, by place, in chunks that are allocated when something is noted there:
-//! most of device memory is never accessed by word. Threads of the host share them behind locks.
+//! Accesses with their PTX lines, by place, in chunks that are allocated when something is noted
+//! there: most of device memory is never accessed by word. Threads of the host share them behind
+//! locks.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};

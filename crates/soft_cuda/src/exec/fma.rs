@@ -8,10 +8,10 @@ use super::op::{Cx, Handler, Op};
 /// The most rows and columns of a tile.
 pub(crate) const SIDE: usize = 4;
 
-/// `c` tiles of chains of FMAs, whose words start at `x` of [`Cx::extra`]. Each tile has three words,
-/// rows, columns and steps, and then slots: the accumulators' first and last values, row by row, and
-/// for each step a factor for each row and one for each column. No result shares its slot with
-/// what is read, but with the first value of its own accumulator.
+/// `c` tiles of chains of FMAs, whose words start at `x` of [`Cx::extra`]. Each tile has three
+/// words, rows, columns and steps, and then slots: the accumulators' first and last values, row by
+/// row, and for each step a factor for each row and one for each column. No result shares its slot
+/// with what is read, but with the first value of its own accumulator.
 pub(crate) struct FmaTiles;
 
 /// Calls the `$tile` of so many `$rows` and `$columns`.
@@ -79,8 +79,8 @@ impl<'k> Words<'k> {
     }
 }
 
-/// Lanes and columns of a tile that are computed at once: with AVX2, the sums of four rows, which it
-/// has, and what is multiplied fit the 16 registers of eight lanes each.
+/// Lanes and columns of a tile that are computed at once: with AVX2, the sums of four rows, which
+/// it has, and what is multiplied fit the 16 registers of eight lanes each.
 const VECTOR: usize = 8;
 const COLUMNS: usize = 2;
 

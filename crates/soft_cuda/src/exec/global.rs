@@ -1,7 +1,7 @@
 //! Who accessed each word of device memory last, in one launch.
 //!
-//! Blocks run in parallel. What is noted of a page is checked and noted under its lock, so that of two
-//! accesses that race one finds the other, whenever they happen on the host.
+//! Blocks run in parallel. What is noted of a page is checked and noted under its lock, so that of
+//! two accesses that race one finds the other, whenever they happen on the host.
 //!
 //! As long as nobody writes to an allocation, its loads are on logs: see [`super::read_log`].
 
@@ -162,8 +162,9 @@ impl GlobalShadow {
         found
     }
 
-    /// What was accessed of the bytes at `offset` into an allocation, by another launch, that conflicts with an
-    /// access of `site`: a write, or a read of what that writes. Returns the PTX line and the access, too.
+    /// What was accessed of the bytes at `offset` into an allocation, by another launch, that
+    /// conflicts with an access of `site`: a write, or a read of what that writes. Returns the PTX
+    /// line and the access, too.
     pub(super) fn conflict(
         &self,
         (index, size): (usize, u64),
@@ -189,8 +190,8 @@ impl GlobalShadow {
         })
     }
 
-    /// Notes the loads of a record in their words, and calls `then` with the lanes and offsets of each, as
-    /// long as nobody else accesses them.
+    /// Notes the loads of a record in their words, and calls `then` with the lanes and offsets of
+    /// each, as long as nobody else accesses them.
     fn note_record(
         &self,
         allocation: (usize, u64),

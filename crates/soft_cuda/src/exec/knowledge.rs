@@ -262,7 +262,8 @@ impl Knowledge {
             || mine.extra[lane].as_ref().is_some_and(|e| e.foreign_at(cluster, agent) >= time)
     }
 
-    /// Whether an asynchronous access of a block's shared memory by `lane` of `warp` sees what `agent` did until `time`.
+    /// Whether an asynchronous access of a block's shared memory by `lane` of `warp` sees what
+    /// `agent` did until `time`.
     pub(crate) fn sees(
         &self,
         (warp, lane): (usize, usize),
@@ -276,7 +277,8 @@ impl Knowledge {
             || extra.is_some_and(|extra| extra.proxied_at(block, agent) >= time)
     }
 
-    /// `lanes` of `warp` execute a `fence.proxy.async` of the shared memory of all blocks, or of their own alone.
+    /// `lanes` of `warp` execute a `fence.proxy.async` of the shared memory of all blocks, or of
+    /// their own alone.
     pub(crate) fn fence_proxy(&mut self, warp: usize, lanes: u32, own: bool) {
         let mut clock = Clock::default();
         self.release(warp, lanes, &mut clock);
@@ -446,7 +448,8 @@ impl Knowledge {
         self.acquire(warp, lanes, &clock);
     }
 
-    /// `lanes` of `warp` execute a fence, or release something, to blocks of the whole grid if `wide`.
+    /// `lanes` of `warp` execute a fence, or release something, to blocks of the whole grid if
+    /// `wide`.
     pub(crate) fn fence(&mut self, warp: usize, lanes: u32, wide: bool, side: Side) {
         self.fenced |= side == Side::Both;
         for lane in bits(lanes) {
@@ -480,7 +483,8 @@ impl Knowledge {
         }
     }
 
-    /// What a lane has read from atomic variables is known to it, of blocks of the whole grid if `wide`.
+    /// What a lane has read from atomic variables is known to it, of blocks of the whole grid if
+    /// `wide`.
     fn acquire_pending(&mut self, warp: usize, lane: usize, wide: bool) {
         let pending = &mut self.warps[warp].pending[lane];
         let read = match wide {

@@ -13,7 +13,8 @@ use super::op::{Cx, Handler, Op};
 pub(crate) const W: usize = 16;
 const _: () = assert!(LANES.is_multiple_of(W));
 
-/// The lanes of a warp on the stack, aligned so that no vector of them is in two lines of the cache.
+/// The lanes of a warp on the stack, aligned so that no vector of them is in two lines of the
+/// cache.
 #[repr(align(64))]
 pub(crate) struct AlignedLanes<T>(pub T);
 
@@ -72,7 +73,8 @@ pub(crate) unsafe fn write_lanes<S: Copy>(cx: &Cx<'_>, d: u32, f: impl Fn(usize)
 /// Writes the active lanes of the chunk of slot `d` that starts at lane `j`, or of a part of it.
 ///
 /// # Safety
-/// `d` is a slot of lanes the size of `S`, and `j` the first of a chunk, or of a part of one of `N` lanes.
+/// `d` is a slot of lanes the size of `S`, and `j` the first of a chunk, or of a part of one of `N`
+/// lanes.
 #[inline(always)]
 pub(crate) unsafe fn write_chunk<S: Copy, const N: usize>(
     cx: &Cx<'_>,

@@ -250,7 +250,8 @@ impl Loads {
         self.lists[warp].iter().any(|of| of.chunks & chunks != 0 && of.time > time)
     }
 
-    /// Whether the list of `warp` has loads after `time` from any of `bytes`, which are in `chunks`.
+    /// Whether the list of `warp` has loads after `time` from any of `bytes`, which are in
+    /// `chunks`.
     #[inline(always)]
     pub(crate) fn has(&self, warp: usize, (chunks, bytes): (u64, &Range<u64>), time: u32) -> bool {
         let near = |load: &Load| {

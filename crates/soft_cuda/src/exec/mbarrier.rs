@@ -342,8 +342,8 @@ unsafe impl Handler for CopyArrive {
     }
 }
 
-/// A lane arrives at the barrier at `address` when its copies before its group `group` are complete.
-/// If `expect`, the current phase expects this arrival from now on.
+/// A lane arrives at the barrier at `address` when its copies before its group `group` are
+/// complete. If `expect`, the current phase expects this arrival from now on.
 fn arrive_after_copies(
     cx: &mut Cx<'_>,
     lane: usize,

@@ -245,8 +245,8 @@ unsafe impl<T: Element, const N: usize> Handler for LoadShared<T, N> {
 #[inline(always)]
 unsafe fn load_shared<T: Element, const N: usize, A: Addresses>(cx: &mut Cx<'_>, op: &Op) -> bool {
     let bytes = T::BYTES * N as u32;
-    // SAFETY: the slots have the lane size of `T`; every lane's access is inside of shared memory and aligned, as
-    // `inside32` or `shared32` has found.
+    // SAFETY: the slots have the lane size of `T`; every lane's access is inside of shared memory
+    // and aligned, as `inside32` or `shared32` has found.
     unsafe {
         let (lanes, size) = (cx.slot::<u32>(op.a), cx.shared_size);
         let load = |i: usize, base: u32| {

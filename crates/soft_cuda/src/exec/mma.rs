@@ -39,8 +39,8 @@ fn held(row: usize, col: usize) -> (usize, u32) {
     (row * 4 + col / 2, 16 * (col as u32 & 1))
 }
 
-/// `ldmatrix`: `a` address slot, `b` whether the matrices are transposed; [`Cx::extra`] from `x`: offset,
-/// space, whether the address has 64 bits, PTX line, number of matrices, and their slots.
+/// `ldmatrix`: `a` address slot, `b` whether the matrices are transposed; [`Cx::extra`] from `x`:
+/// offset, space, whether the address has 64 bits, PTX line, number of matrices, and their slots.
 pub(crate) struct LoadMatrix;
 
 /// `stmatrix`, as [`LoadMatrix`].

@@ -13,8 +13,8 @@ const LAST_TIME: u32 = (1 << 20) - 1;
 const PHASE: u32 = 14;
 const PHASES: u32 = 1 << PHASE;
 
-/// The time of a bulk copy that is complete with phase `phase` of mbarrier `index`; 0, behind which everything
-/// comes, if the two are too large.
+/// The time of a bulk copy that is complete with phase `phase` of mbarrier `index`; 0, behind which
+/// everything comes, if the two are too large.
 pub(super) fn load_time(index: usize, phase: u32) -> u32 {
     match index < (LAST_TIME / PHASES) as usize && phase < PHASES {
         true => (index as u32) << PHASE | phase,
@@ -35,8 +35,8 @@ pub(super) fn time_of(known: &Knowledge, warp: usize, kind: AccessKind) -> u32 {
 /// Words of a group: a warp that loads a whole one has that noted once.
 pub(super) const GROUP: usize = 8;
 
-/// An access in one word: block plus 1, thread, kind, two bits more, and time. The two are, of a group,
-/// the logarithm of the words that each lane accesses; of a read of one word, the number in
+/// An access in one word: block plus 1, thread, kind, two bits more, and time. The two are, of a
+/// group, the logarithm of the words that each lane accesses; of a read of one word, the number in
 /// [`TOGETHER`]; of a write of one word, [`OF_BLOCK`](Packed::OF_BLOCK) and
 /// [`EIGHT_BYTES`](Packed::EIGHT_BYTES).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +45,8 @@ pub(super) struct Packed(pub(super) u64);
 /// Kinds of writes, as [`Packed`] has them.
 pub(super) const KINDS: [AccessKind; 4] =
     [AccessKind::Store, AccessKind::StrongStore, AccessKind::Atomic, AccessKind::Copy];
-/// Kinds of reads, of which plain ones have 0: through the read-only cache, and by a bulk copy, whose time
-/// is that of [`load_time`].
+/// Kinds of reads, of which plain ones have 0: through the read-only cache, and by a bulk copy,
+/// whose time is that of [`load_time`].
 pub(super) const READ_ONLY: u64 = 1;
 const BULK: u64 = 2;
 
@@ -171,7 +171,8 @@ impl Packed {
         known.knows_foreign((warp, lane), cluster, agent, time)
     }
 
-    /// Of a read by a bulk copy: the number of its cluster, the agent that stands for its mbarrier, and the phase.
+    /// Of a read by a bulk copy: the number of its cluster, the agent that stands for its mbarrier,
+    /// and the phase.
     fn copied(self, known: &Knowledge) -> Option<(u64, usize, u32)> {
         let (time, cluster) = (self.time(), known.agent(self.block(), self.thread()).0);
         let agent = known.agents.mbarrier(mbarrier_of(time) as usize);
@@ -201,8 +202,8 @@ impl Packed {
         cluster == told_apart(known.cluster) && known.floor(warp, agent / LANES) >= self.time()
     }
 
-    /// Whether an access by any lanes of a warp of any cluster comes before what all lanes of `warp` do
-    /// now.
+    /// Whether an access by any lanes of a warp of any cluster comes before what all lanes of
+    /// `warp` do now.
     pub(super) fn warp_before(self, known: &Knowledge, warp: usize) -> bool {
         let (cluster, agent) = known.agent(self.block(), self.thread());
         let (other, time) = (agent / LANES, self.time());

@@ -34,7 +34,8 @@ impl fmt::Debug for Prior {
 }
 
 impl Prior {
-    /// An access of the bytes at `address` with which one of `site` races if nothing orders the two.
+    /// An access of the bytes at `address` with which one of `site` races if nothing orders the
+    /// two.
     pub(super) fn conflict(&self, address: u64, site: Site) -> Option<Earlier> {
         let after = self.allocations.partition_point(|&(base, _)| base <= address);
         let index = after.checked_sub(1)?;

@@ -1,4 +1,5 @@
-//! What of the last accesses of shared memory asynchronous accesses see, and what they must come after.
+//! What of the last accesses of shared memory asynchronous accesses see, and what they must come
+//! after.
 
 use super::access::{EarlierAccess, KINDS, Site};
 use super::knowledge::Knowledge;

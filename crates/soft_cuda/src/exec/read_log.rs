@@ -150,8 +150,8 @@ impl ReadLog {
         self.done.clear();
     }
 
-    /// Whether there are so many records that they belong where those of all clusters are, whose number
-    /// is bounded: those of a gather repeat nothing.
+    /// Whether there are so many records that they belong where those of all clusters are, whose
+    /// number is bounded: those of a gather repeat nothing.
     #[inline(always)]
     pub(super) fn is_long(&self) -> bool {
         const LONG: usize = 1 << 12;
@@ -164,8 +164,8 @@ impl ReadLog {
         self.loaded[index]
     }
 
-    /// Notes loads from allocation number `index`, at `offsets`, by the lanes `mask` of a warp of the
-    /// block `place`, by instruction number `number`.
+    /// Notes loads from allocation number `index`, at `offsets`, by the lanes `mask` of a warp of
+    /// the block `place`, by instruction number `number`.
     #[inline(always)]
     pub(super) fn note(
         &mut self,
@@ -275,7 +275,8 @@ mod tests {
     use super::*;
     use crate::exec::access::AccessKind;
 
-    /// Loops in loops, some of them broken off, and gathers, by two warps: what comes out is what went in.
+    /// Loops in loops, some of them broken off, and gathers, by two warps: what comes out is what
+    /// went in.
     #[test]
     fn records_are_the_loads_that_were_noted() {
         let mut state = 88172645463325252_u64;

@@ -9,7 +9,8 @@ use super::machine::bits;
 #[derive(Debug)]
 pub(super) struct Reads {
     words: usize,
-    /// Empty as long as the warp has read nothing, as are the others: most have no reads of most kinds.
+    /// Empty as long as the warp has read nothing, as are the others: most have no reads of most
+    /// kinds.
     pub(super) times: Vec<u32>,
     pub(super) lanes: Vec<u32>,
     /// PTX lines.
@@ -62,8 +63,8 @@ impl Reads {
         }
     }
 
-    /// A lane that read a word since `base` and that a lane of `warp` does not come after. `agent` is
-    /// what stands for its reads.
+    /// A lane that read a word since `base` and that a lane of `warp` does not come after. `agent`
+    /// is what stands for its reads.
     pub(super) fn unknown(
         &self,
         known: &Knowledge,

@@ -19,7 +19,8 @@ pub(super) struct Write {
 }
 
 /// Every word of the shared memory of a cluster's blocks, in the order of their ranks. The times of
-/// a cluster are all larger than those of clusters before, so that nothing has to be cleared between them.
+/// a cluster are all larger than those of clusters before, so that nothing has to be cleared
+/// between them.
 #[derive(Debug)]
 pub(crate) struct Shadow {
     /// Logarithm of the bytes of a word.
@@ -175,8 +176,8 @@ impl Shadow {
         self.product_reads[warp].note(now, words, 1, line);
     }
 
-    /// Notes that a lane's bulk copy to device memory reads bytes, by instruction number `number` of
-    /// these in its warp.
+    /// Notes that a lane's bulk copy to device memory reads bytes, by instruction number `number`
+    /// of these in its warp.
     pub(super) fn note_stored(
         &mut self,
         (warp, lane): (usize, usize),
@@ -217,7 +218,8 @@ impl Shadow {
         &mut self.async_reads[warp]
     }
 
-    /// Checks weak loads by all lanes of a warp at `offsets`, and notes them in a list. Returns `false`, and has noted nothing, if they have to be looked at one by one.
+    /// Checks weak loads by all lanes of a warp at `offsets`, and notes them in a list. Returns
+    /// `false`, and has noted nothing, if they have to be looked at one by one.
     #[inline(always)]
     pub(crate) fn list(
         &mut self,

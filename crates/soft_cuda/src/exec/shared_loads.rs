@@ -7,8 +7,8 @@ use super::op::{Cx, Handler, Op};
 
 /// `c` loads of `N` elements of 32 bits from shared memory: `a` slot of 32-bit addresses, `y` the
 /// least offset. [`Cx::extra`] from `x`, for each: how much larger its offset is, PTX line, and its
-/// destinations. `b` is whether the loads are checked. [`Cx::guarded`] from `d`: the same one by one,
-/// each behind its check, if there are any. No destination shares its slot with the addresses.
+/// destinations. `b` is whether the loads are checked. [`Cx::guarded`] from `d`: the same one by
+/// one, each behind its check, if there are any. No destination shares its slot with the addresses.
 pub(crate) struct SharedLoads<const N: usize>;
 
 // SAFETY: touches only the slots named.
@@ -43,7 +43,8 @@ unsafe impl<const N: usize> Handler for SharedLoads<N> {
             }
             for load in words.chunks_exact(2 + N) {
                 let slots = &load[2..];
-                // SAFETY: all accesses are inside of shared memory, and the slots have 32-bit lanes.
+                // SAFETY: all accesses are inside of shared memory, and the slots have 32-bit
+                // lanes.
                 unsafe {
                     let from = cx.shared.add(load[0] as usize);
                     let at = |i: usize| from.add(offsets[i] as usize).cast::<[u32; N]>();

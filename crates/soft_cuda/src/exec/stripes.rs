@@ -28,8 +28,8 @@ impl Stripes {
         Stripes(std::array::from_fn(|_| Lock::default()))
     }
 
-    /// Locks the pages of `bytes` bytes at each of `offsets` into allocation number `index`. All locks
-    /// are taken in one order, so that nobody waits in a circle.
+    /// Locks the pages of `bytes` bytes at each of `offsets` into allocation number `index`. All
+    /// locks are taken in one order, so that nobody waits in a circle.
     #[inline(always)]
     pub(super) fn lock(
         &self,

@@ -72,8 +72,8 @@ unsafe impl Handler for LoadWord {
 }
 
 /// Host addresses of the words that lanes access: `op.a` address slot; [`Cx::extra`] from `op.x` as
-/// for [`LoadWord`], with [`NO_SLOT`] where all bytes must be inside. `touched` gives the bytes that
-/// a lane accesses, from the lane and the byte that its address was rounded down from.
+/// for [`LoadWord`], with [`NO_SLOT`] where all bytes must be inside. `touched` gives the bytes
+/// that a lane accesses, from the lane and the byte that its address was rounded down from.
 ///
 /// # Safety
 /// The words describe slot `op.a`.

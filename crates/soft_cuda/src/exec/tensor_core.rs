@@ -2,9 +2,9 @@
 //!
 //! One instruction adds all products of an element and the accumulator at once. Each product of two
 //! significands is exact, and its exponent is the sum of the factors', without being normalised:
-//! a significand below 4. Products and accumulator are aligned to the largest exponent of those that
-//! are not zero, where 25 bits behind the point are kept and the rest is cut off, whatever the sign.
-//! The sum of that is exact; it is cut off to f32, or rounded to the nearest f16.
+//! a significand below 4. Products and accumulator are aligned to the largest exponent of those
+//! that are not zero, where 25 bits behind the point are kept and the rest is cut off, whatever the
+//! sign. The sum of that is exact; it is cut off to f32, or rounded to the nearest f16.
 
 use super::convert::{Conversion, Scalar};
 use super::float::Float;

@@ -1,8 +1,8 @@
 //! `wgmma`: matrix products of a warpgroup, with operands in shared memory.
 //!
 //! Each warp computes its own 16 rows, and only when it waits for them: the operands are read and
-//! the accumulators written then, so that a missing wait, or a tile that is overwritten too early, is
-//! seen every time.
+//! the accumulators written then, so that a missing wait, or a tile that is overwritten too early,
+//! is seen every time.
 
 use super::descriptor::{CHUNK, Descriptor};
 use super::in_flight::Pending;
@@ -64,8 +64,8 @@ impl<'k> Words<'k> {
         ((CHUNK / bytes) as usize, (ROW_BYTES / bytes) as usize)
     }
 
-    /// The offsets into the cluster's shared memory of the chunks of a tile of `rows` rows, from row `first` on: by row and then along
-    /// K, or, transposed, along K and then by row.
+    /// The offsets into the cluster's shared memory of the chunks of a tile of `rows` rows, from
+    /// row `first` on: by row and then along K, or, transposed, along K and then by row.
     fn chunks(
         &self,
         cx: &Cx<'_>,
@@ -249,8 +249,8 @@ unsafe impl Handler for Fence {
     }
 }
 
-/// `wgmma.wait_group` with `y` groups left over: `d` PTX line. [`Cx::extra`] from `x`, if there is any: the
-/// registers of the function's products, so that they keep their slots until then.
+/// `wgmma.wait_group` with `y` groups left over: `d` PTX line. [`Cx::extra`] from `x`, if there is
+/// any: the registers of the function's products, so that they keep their slots until then.
 pub(crate) struct Wait;
 
 // SAFETY: touches only the slots of products in flight, which are the kernel's.

@@ -15,7 +15,8 @@ pub(super) struct WordReads {
     last: Entries,
     /// The last read by other lanes than that of the last read of all.
     other: Entries,
-    /// Others that the last two do not come after, at most [`KEPT`] of each place, with their lines.
+    /// Others that the last two do not come after, at most [`KEPT`] of each place, with their
+    /// lines.
     more: Mutex<HashMap<usize, Vec<(Packed, u32)>>>,
     /// Whether there are any.
     has_more: AtomicBool,
@@ -70,7 +71,8 @@ impl WordReads {
         !self.any.load(Relaxed) || self.last.none(group * GROUP..(group + 1) * GROUP)
     }
 
-    /// Whether `passes` is true of all reads at a place, none of which is through the read-only cache.
+    /// Whether `passes` is true of all reads at a place, none of which is through the read-only
+    /// cache.
     #[inline(always)]
     pub(super) fn all(&self, at: usize, mut passes: impl FnMut(Packed) -> bool) -> bool {
         let mut passes = |reads: &Entries| {

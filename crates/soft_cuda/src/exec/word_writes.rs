@@ -3,11 +3,11 @@
 use super::entries::Entries;
 use super::packed::{GROUP, Packed};
 
-/// The last writes of words. Those of a group are one entry as long as all of it was written at once
-/// by as many lanes as it takes, one after another: most stores of whole warps are noted so.
+/// The last writes of words. Those of a group are one entry as long as all of it was written at
+/// once by as many lanes as it takes, one after another: most stores of whole warps are noted so.
 pub(super) struct WordWrites {
-    /// By group: 0 if nobody has written there, [`SPLIT`] if `words` has the writes, or the write of all
-    /// of it.
+    /// By group: 0 if nobody has written there, [`SPLIT`] if `words` has the writes, or the write
+    /// of all of it.
     groups: Entries,
     words: Entries,
 }

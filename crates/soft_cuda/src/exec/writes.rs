@@ -55,9 +55,9 @@ impl Shadow {
     }
 
     /// Checks and notes stores by all lanes of a warp to words that all lanes may write, one behind
-    /// another, or in up to eight such rows, as a transposed tile is stored: lane 0 in the first one,
-    /// lane 1 in the second one, and so on. Returns `false`, and has noted nothing, if it is not that
-    /// simple.
+    /// another, or in up to eight such rows, as a transposed tile is stored: lane 0 in the first
+    /// one, lane 1 in the second one, and so on. Returns `false`, and has noted nothing, if it is
+    /// not that simple.
     #[inline(always)]
     fn store_rows(
         &mut self,
@@ -191,8 +191,8 @@ impl Shadow {
         self.searched = 0;
     }
 
-    /// [`find_unknown`](Self::find_unknown) for a copy: nothing to do where it was done for another one of the same
-    /// instruction, between which no reads are noted.
+    /// [`find_unknown`](Self::find_unknown) for a copy: nothing to do where it was done for another
+    /// one of the same instruction, between which no reads are noted.
     #[inline(always)]
     fn find_unknown_of_copy(
         &mut self,
@@ -312,8 +312,8 @@ impl Shadow {
         Ok(())
     }
 
-    /// Fails if a lane does not come after the last read of a word by lanes of warp `other`, for each
-    /// of which `agent` stands.
+    /// Fails if a lane does not come after the last read of a word by lanes of warp `other`, for
+    /// each of which `agent` stands.
     #[inline(never)]
     fn check_read(
         &self,
@@ -333,7 +333,8 @@ impl Shadow {
         }
     }
 
-    /// Whether products have read one of `words` after the time up to which `knows` says that an agent is known.
+    /// Whether products have read one of `words` after the time up to which `knows` says that an
+    /// agent is known.
     #[inline(always)]
     fn has_unknown_products(
         &self,

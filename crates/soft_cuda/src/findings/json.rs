@@ -9,8 +9,8 @@ use super::{Finding, Findings};
 impl Findings {
     /// A JSON array with an object for each, of the fields that apply: `kind`, `message`, `kernel`,
     /// `ptx_line`, `instruction`, `file` and `line` (of the source), `block`, `thread`, `space`,
-    /// `address`, `count`, `ended`, `earlier` (the other access, with such fields of its own; `kernel` if it was
-    /// the launch in front).
+    /// `address`, `count`, `ended`, `earlier` (the other access, with such fields of its own;
+    /// `kernel` if it was the launch in front).
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("strings and numbers alone")
     }

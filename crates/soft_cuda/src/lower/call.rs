@@ -88,8 +88,8 @@ impl<'m> Lowering<'m> {
         Ok(())
     }
 
-    /// Where in the caller's frame what a call gives or takes for `formal` lies, and whether that is
-    /// the variable which the call names: registers and constants get a place of their own.
+    /// Where in the caller's frame what a call gives or takes for `formal` lies, and whether that
+    /// is the variable which the call names: registers and constants get a place of their own.
     fn piece(
         &mut self,
         at: &Context<'_>,

@@ -11,9 +11,9 @@ use crate::exec::check_access::{
 use crate::exec::{NO_SLOT, pick, pick_compact};
 use crate::ptx::ast::Space;
 
-/// What is checked of an access: its kind, the bytes of one element, and how many there are. `values`
-/// are what a store writes, or the operands of an atomic with an `extent`; `wide` says whether they
-/// have 64 bits. `low` is what the address was rounded down by (see [`super::words`]).
+/// What is checked of an access: its kind, the bytes of one element, and how many there are.
+/// `values` are what a store writes, or the operands of an atomic with an `extent`; `wide` says
+/// whether they have 64 bits. `low` is what the address was rounded down by (see [`super::words`]).
 pub(super) struct Accessed<'a> {
     pub kind: AccessKind,
     pub element: u32,
@@ -69,8 +69,8 @@ impl Lowering<'_> {
         self.emit_check(at, address, (of, 0), run);
     }
 
-    /// After a strong load or an atomic. `acquires` says whether it acquires what it reads, and if so,
-    /// whether from blocks of the whole grid.
+    /// After a strong load or an atomic. `acquires` says whether it acquires what it reads, and if
+    /// so, whether from blocks of the whole grid.
     pub(super) fn observe(
         &mut self,
         at: &Context<'_>,

@@ -159,8 +159,8 @@ impl Encoder {
         self.code
     }
 
-    /// Bytes of local memory that the kernel and those that it calls take, each of which once and by
-    /// its name, and whether that is not all that it may call.
+    /// Bytes of local memory that the kernel and those that it calls take, each of which once and
+    /// by its name, and whether that is not all that it may call.
     fn deepest(&self) -> (u32, bool) {
         /// How far the search is with a function.
         #[derive(Clone, Copy, PartialEq)]

@@ -1,10 +1,10 @@
 //! Atomics of parts of words.
 //!
-//! Compilers make an atomic of 8 or 16 bits from one of the 32-bit word that contains it. They round
-//! the address down: `and.b64 a, x, -4`. Then `atom.and`, `.or` or `.xor` leaves the other bytes as
-//! they are, or a loop around `atom.cas` writes them back; a load of the word comes in front of it.
-//! The other bytes may belong to other threads, or lie past the end of an allocation. So checks see
-//! the byte at `x` alone, and the bytes that the operands may change.
+//! Compilers make an atomic of 8 or 16 bits from one of the 32-bit word that contains it. They
+//! round the address down: `and.b64 a, x, -4`. Then `atom.and`, `.or` or `.xor` leaves the other
+//! bytes as they are, or a loop around `atom.cas` writes them back; a load of the word comes in
+//! front of it. The other bytes may belong to other threads, or lie past the end of an allocation.
+//! So checks see the byte at `x` alone, and the bytes that the operands may change.
 
 use super::address::{Address, space_number};
 use super::check::Accessed;

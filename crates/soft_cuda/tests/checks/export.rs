@@ -31,8 +31,8 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static Twin)> {
         .chain(of("sync", &reductions::EXITS))
 }
 
-/// Writes each to `$TWINS`, as `NN-bug.ptx` and `NN-fix.ptx`, and a list of them, `twins.csv`: number,
-/// blocks, threads, the check, what is found, name.
+/// Writes each to `$TWINS`, as `NN-bug.ptx` and `NN-fix.ptx`, and a list of them, `twins.csv`:
+/// number, blocks, threads, the check, what is found, name.
 #[test]
 #[ignore = "it checks nothing: it writes files where $TWINS says"]
 fn write() {

@@ -28,8 +28,8 @@ fn early(stream: u64) -> LaunchOptions<'static> {
 }
 
 /// A kernel with a bug, and the same without. In `body`, lines that begin with `BUG|` are in the
-/// former only, those with `FIX|` in the latter only; what comes after `HEAD|` is a directive of the
-/// kernel.
+/// former only, those with `FIX|` in the latter only; what comes after `HEAD|` is a directive of
+/// the kernel.
 struct Twin {
     name: &'static str,
     /// What is found: the name of the [`FaultKind`], or those of several with `|` between them.
@@ -66,8 +66,8 @@ fn has_maps(ptx: &str) -> bool {
 /// The kernel's surroundings: `%rd1` is a buffer of 4096 words, `%rd2` one that nobody wrote,
 /// `%rd3` the address of the thread's word of the former, and `%rd4` that of the latter; `%r1` is
 /// the thread, `%r2` the block, `%r3` the shared address of `tile`, `%r4` that of the thread's word
-/// in it, `%r5` that of `full`, `%r6` that of `empty`, `%p1` says whether this is thread 0. A kernel with
-/// `griddepcontrol` is launched once more, early.
+/// in it, `%r5` that of `full`, `%r6` that of `empty`, `%p1` says whether this is thread 0. A
+/// kernel with `griddepcontrol` is launched once more, early.
 fn module(body: &str, keep: &str) -> String {
     let drop = if keep == "BUG|" { "FIX|" } else { "BUG|" };
     let head: String = body.lines().filter_map(|line| line.strip_prefix("HEAD|")).collect();

@@ -3,9 +3,9 @@
 use super::{Twin, check, module, run};
 use soft_cuda::{Checks, Isa, Schedule};
 
-/// Tiles of A, 64 x 16, in `tile`, and of B, 8 x 16, in `next`, by all threads of a warpgroup; their
-/// descriptors in `%rd10` and `%rd11`, the accumulators in `%r30` to `%r33`. `%r20` and `%r22` are what
-/// the thread wrote.
+/// Tiles of A, 64 x 16, in `tile`, and of B, 8 x 16, in `next`, by all threads of a warpgroup;
+/// their descriptors in `%rd10` and `%rd11`, the accumulators in `%r30` to `%r33`. `%r20` and
+/// `%r22` are what the thread wrote.
 macro_rules! tiles {
     () => {
         "  mov.b32 %r21, next; mad.lo.u32 %r20, %r1, 16, %r3; mad.lo.u32 %r22, %r1, 16, %r21;
@@ -405,8 +405,8 @@ fn twins() {
     check(&TWINS, Checks::ALL);
 }
 
-/// Whether a missing fence is found in the bug of `body`, with and without the check of proxies, and
-/// anything in its clean twin.
+/// Whether a missing fence is found in the bug of `body`, with and without the check of proxies,
+/// and anything in its clean twin.
 fn missing_fence(body: &'static str) -> [Option<&'static str>; 3] {
     let twin = Twin { name: "proxies", found: FENCE, threads: 32, blocks: 1, body };
     [("BUG|", true), ("BUG|", false), ("FIX|", true)].map(|(keep, proxies)| {

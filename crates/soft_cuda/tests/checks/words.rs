@@ -54,7 +54,8 @@ END:",
 FIX| bar.warp.sync -1;
   ld.global.b32 %r11, [%rd3]; st.global.b32 [%rd4], %r11;",
     },
-    // A word of the flag's allocation, so that reads are noted one by one, in the order of the turns.
+    // A word of the flag's allocation, so that reads are noted one by one, in the order of the
+    // turns.
     Twin {
         name: "a store to a word that four others have loaded, of which it comes after three",
         found: RACE,

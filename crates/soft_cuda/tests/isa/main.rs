@@ -11,17 +11,18 @@ use soft_cuda::{Config, Device, KernelError, LoadError};
 
 /// The forms of the ISA.
 ///
-/// `# ` begins a section, and `= ` an item of the list. In the other lines, `<a|b>` stands for a form
-/// with each; [`operands`] explains the operands. A line that begins with `@ ` is a directive of a
-/// kernel, and one that begins with `! ` is a directive of a module.
+/// `# ` begins a section, and `= ` an item of the list. In the other lines, `<a|b>` stands for a
+/// form with each; [`operands`] explains the operands. A line that begins with `@ ` is a directive
+/// of a kernel, and one that begins with `! ` is a directive of a module.
 const ISA: [&str; 2] = [include_str!("instructions.txt"), include_str!("others.txt")];
 
 /// Registers by the first letter of their names, and their types.
 const REGISTERS: [(char, &str); 4] = [('p', "pred"), ('h', "b16"), ('r', "b32"), ('d', "b64")];
 
-/// A statement with its operands, which are written in short: `r`, `r1` ... are registers of 32 bits,
-/// as [`REGISTERS`] says, and `q` of 128. `@` is a register that fits the last type of the opcode, `@1` and
-/// `@2` its first and its second. `r*4` are four registers, `r*#` as many as the opcode says.
+/// A statement with its operands, which are written in short: `r`, `r1` ... are registers of 32
+/// bits, as [`REGISTERS`] says, and `q` of 128. `@` is a register that fits the last type of the
+/// opcode, `@1` and `@2` its first and its second. `r*4` are four registers, `r*#` as many as the
+/// opcode says.
 fn operands(statement: &str) -> String {
     let (opcode, rest) = statement.split_once(' ').unwrap_or((statement, ""));
     let types: Vec<char> = opcode.split('.').filter_map(register_for).collect();

@@ -1,9 +1,10 @@
 //! Mutants of the shipped kernels: each barrier, fence, wait, arrival and atomic is taken away or
-//! weakened, one at a time, and a small product has to fail then, under all checks. CI tries a share of
-//! those for tensor cores, and `.ci/planted` plants some of all that are listed.
+//! weakened, one at a time, and a small product has to fail then, under all checks. CI tries a
+//! share of those for tensor cores, and `.ci/planted` plants some of all that are listed.
 //!
-//! `cargo test -p soft_cuda --test mutants -- --include-ignored --nocapture` runs them all and prints those
-//! that survive; with `MUTANTS=NAME` the tests take only the kernels whose name contains it.
+//! `cargo test -p soft_cuda --test mutants -- --include-ignored --nocapture` runs them all and
+//! prints those that survive; with `MUTANTS=NAME` the tests take only the kernels whose name
+//! contains it.
 
 mod front;
 mod product;
@@ -36,7 +37,8 @@ const TAKEN: [&str; 14] = [
     "wgmma.wait_group",
 ];
 
-/// Mutants that survive: the kernel, or how its name begins before a `*`, how the instruction begins, and why.
+/// Mutants that survive: the kernel, or how its name begins before a `*`, how the instruction
+/// begins, and why.
 const SURVIVORS: [(&str, &str, &str); 19] = [
     (
         "tma",
@@ -95,8 +97,8 @@ const APART: &str =
     "before mma.sync, behind branches: the software device brings a warp together where they end";
 const THREE: &str = "between the three products of a step: they have the same sums, so that a fence before the \
     first and a commit behind the last are enough";
-/// Kernels that need no `fence.proxy.async` behind their loads: their consumer warps rest on the order
-/// of machine instructions, which `build-ptx` checks.
+/// Kernels that need no `fence.proxy.async` behind their loads: their consumer warps rest on the
+/// order of machine instructions, which `build-ptx` checks.
 const UNFENCED: [&str; 1] = ["persistent"];
 const OVERLAP: &str =
     "in no product does a slice store its sums where another one has yet to read the last stage";
@@ -167,8 +169,8 @@ fn failure(
     })
 }
 
-/// The entry points of all kernels, with their PTX. That for `sm_90a` has all; what is in that for `sm_80`, too, does not
-/// wait for the launch in front there, and is else the same.
+/// The entry points of all kernels, with their PTX. That for `sm_90a` has all; what is in that for
+/// `sm_80`, too, does not wait for the launch in front there, and is else the same.
 fn entries() -> Vec<(&'static KernelDescriptor, &'static str, String)> {
     let mut all = Vec::new();
     for spec in f32_kernels() {
@@ -232,8 +234,8 @@ fn mutants_are_killed() {
     assert_eq!(unexplained, 0);
 }
 
-/// For each mutant, with tabs between them: the kernel, its entry point, how many lines of it that are
-/// the same come before, the line, what becomes of it, and why it survives, if that is known.
+/// For each mutant, with tabs between them: the kernel, its entry point, how many lines of it that
+/// are the same come before, the line, what becomes of it, and why it survives, if that is known.
 #[test]
 #[ignore = "it checks nothing: it lists the mutants for `.ci/planted`"]
 fn mutants_are_listed() {

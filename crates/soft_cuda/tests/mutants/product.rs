@@ -43,10 +43,11 @@ impl Product {
 
     /// Those that take two blocks along each dimension of C, and between one and more steps along
     /// K than any pipeline has stages; where K can be split, also some in one split, with rows of C
-    /// that are not aligned, which go through shared memory; for persistent blocks some that do not read C, which
-    /// is stored in another way then; where A or B is read in another way as its transpose, some that have it
-    /// so, and where all matrices are, some that are not aligned; of one column, the same with many rows; and where numbers that are not finite have a way of their own, some
-    /// with one.
+    /// that are not aligned, which go through shared memory; for persistent blocks some that do not
+    /// read C, which is stored in another way then; where A or B is read in another way as its
+    /// transpose, some that have it so, and where all matrices are, some that are not aligned; of
+    /// one column, the same with many rows; and where numbers that are not finite have a way of
+    /// their own, some with one.
     pub fn all(spec: &KernelDescriptor, unaligned: bool) -> Vec<Product> {
         let steps: [u32; Self::PLAIN] = [13, 1, 4, 5, 6, 7];
         let mut all: Vec<Product> = steps.map(|steps| Product::of(spec, unaligned, steps)).into();
@@ -132,7 +133,8 @@ impl Product {
         columns.next_multiple_of(4) + self.odd
     }
 
-    /// Runs the kernel, which waits for the launch in front if `waits`; says what is wrong with the result.
+    /// Runs the kernel, which waits for the launch in front if `waits`; says what is wrong with the
+    /// result.
     pub fn run(
         &self,
         device: &Device,

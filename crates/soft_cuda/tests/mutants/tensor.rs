@@ -17,14 +17,15 @@ use super::{device, is_asked_for, is_of, mutate, shipped};
 
 /// Steps along K: more than any pipeline has stages.
 const STEPS: u32 = 11;
-/// Blocks, of which one has two tiles; with a bias one block has all, and so each warpgroup several.
+/// Blocks, of which one has two tiles; with a bias one block has all, and so each warpgroup
+/// several.
 const BLOCKS: u32 = 3;
 
 /// Tiles of C.
 const TILES: u32 = 4;
-/// Clusters, parts of K and blocks that copy B for each other, where a kernel splits K: a cluster for each tile, each of
-/// whose blocks has more steps than its pipeline has stages; stream-K, where a cluster's share ends within a tile, or is
-/// all tiles; and tiles below each other.
+/// Clusters, parts of K and blocks that copy B for each other, where a kernel splits K: a cluster
+/// for each tile, each of whose blocks has more steps than its pipeline has stages; stream-K, where
+/// a cluster's share ends within a tile, or is all tiles; and tiles below each other.
 const WHOLE_TILES: [u32; 3] = [TILES, 2, 1];
 const STREAM_K: [[u32; 3]; 4] = [[3, 1, 1], [3, 2, 1], [1, 1, 1], [1, 2, 1]];
 const MULTICAST: [[u32; 3]; 2] = [[TILES / 2, 2, 2], [1, 1, 2]];
@@ -63,7 +64,8 @@ fn run(
     let module = device.load(ptx).map_err(|error| error.to_string())?;
     let kernel = module.kernel(spec.name()).unwrap();
     let odd = u32::from(is_odd && reads_anywhere(spec));
-    // Persistent blocks zero what no copy fills. Here that is little, so that they do not begin late.
+    // Persistent blocks zero what no copy fills. Here that is little, so that they do not begin
+    // late.
     let m = if spec.is_persistent() { 2 * spec.tile().bm - 8 } else { spec.tile().bm + 8 };
     let [n, k] = [spec.tile().bn + 8 - odd, STEPS * BK - odd];
     // Of C, with a gap behind each row unless its length is odd.
@@ -344,8 +346,8 @@ fn mutants_for_tensor_cores_are_killed() {
     kill(1);
 }
 
-/// Tries one of `share` mutants of each kernel, and all that lack a wait for the launch in front. Which ones differs
-/// from kernel to kernel: much of their code is the same.
+/// Tries one of `share` mutants of each kernel, and all that lack a wait for the launch in front.
+/// Which ones differs from kernel to kernel: much of their code is the same.
 fn kill(share: usize) {
     let (mut killed, mut unexplained) = (0, 0);
     let entries = entries().into_iter().enumerate();
@@ -389,10 +391,11 @@ fn kill(share: usize) {
     assert_eq!(unexplained, 0);
 }
 
-/// What `is_killed` says of each, asked by as many threads as there are processors: each device here has one thread.
+/// What `is_killed` says of each, asked by as many threads as there are processors: each device
+/// here has one thread.
 ///
-/// These are no threads of rayon: one that waits for a device takes up another mutant meanwhile, and so on, until its
-/// stack is full.
+/// These are no threads of rayon: one that waits for a device takes up another mutant meanwhile,
+/// and so on, until its stack is full.
 fn all<T: Sync>(mutants: &[T], is_killed: impl Fn(&T) -> bool + Sync) -> Vec<bool> {
     let next = AtomicUsize::new(0);
     let answers: Vec<OnceLock<bool>> = mutants.iter().map(|_| OnceLock::new()).collect();

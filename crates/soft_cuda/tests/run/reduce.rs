@@ -3,8 +3,9 @@
 use super::{Case, f, line_of, module};
 use soft_cuda::{Fault, FaultKind};
 
-/// One thread reduces the words of the first buffer, by `instruction`, into those of the second one,
-/// whose address is in `%rd2`; `%r3` has that of the words in shared memory, `%r4` their bytes.
+/// One thread reduces the words of the first buffer, by `instruction`, into those of the second
+/// one, whose address is in `%rd2`; `%r3` has that of the words in shared memory, `%r4` their
+/// bytes.
 fn kernel(words: usize, instruction: &str, wait: &str) -> String {
     let body = format!(
         "  mov.b32 %r3, tile; mov.b32 %r4, {}; mov.b32 %r5, 0;

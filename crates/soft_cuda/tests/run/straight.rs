@@ -1,5 +1,5 @@
-//! Random straight-line code of FMAs, moves, additions and loads from shared memory, which the loader
-//! fuses, next to the same code by Rust.
+//! Random straight-line code of FMAs, moves, additions and loads from shared memory, which the
+//! loader fuses, next to the same code by Rust.
 
 use std::fmt::Write as _;
 

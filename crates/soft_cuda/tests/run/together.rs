@@ -16,8 +16,8 @@ fn apart(rounds: u32, label: &str) -> String {
 /// Rounds after which the other lanes have gone ahead.
 const LONG: u32 = 5000;
 
-/// Instructions whose results are in `%r10` to `%r13`, from what a lane has in `%r20` to `%r25`. The
-/// lane's row of a matrix is at `%r30`.
+/// Instructions whose results are in `%r10` to `%r13`, from what a lane has in `%r20` to `%r25`.
+/// The lane's row of a matrix is at `%r30`.
 const INSTRUCTIONS: [&str; 5] = [
     "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%r10, %r11, %r12, %r13}, {%r20, %r21, %r22, %r23}, {%r24, %r25}, {%r10, %r11, %r12, %r13};",
     "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r10, %r11, %r12, %r13}, [%r30];",

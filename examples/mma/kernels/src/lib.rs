@@ -1,9 +1,9 @@
 //! What runs on the GPU: a product of matrices on tensor cores.
 //!
-//! One instruction of a warp, `mma.sync.m16n8k16`, multiplies 16 x 16 elements of A by 16 x 8 of B and
-//! adds that to 16 x 8 sums. The 32 lanes hold all three in their registers, each a few elements of
-//! them: its *fragments*. They are made of 8 x 8 matrices, and of each of these a lane has two
-//! neighbours. [`cuda_std::mma`] has the tables of which lane has which.
+//! One instruction of a warp, `mma.sync.m16n8k16`, multiplies 16 x 16 elements of A by 16 x 8 of B
+//! and adds that to 16 x 8 sums. The 32 lanes hold all three in their registers, each a few
+//! elements of them: its *fragments*. They are made of 8 x 8 matrices, and of each of these a lane
+//! has two neighbours. [`cuda_std::mma`] has the tables of which lane has which.
 //!
 //! ```text
 //!                       B  | b0 |    a0 to a3, b0 and b1: 8 x 8 elements, one register of each lane
@@ -13,9 +13,10 @@
 //!      | a1 a3 |         | c2, c3 |
 //! ```
 //!
-//! `ldmatrix` brings elements to the lanes that want them, from shared memory. Each lane says where a
-//! row of 8 elements begins: lanes 0 to 7 those of the first matrix, 8 to 15 those of the second, and
-//! so on. Of each matrix it gets its two neighbours, most often of a row that another lane pointed to.
+//! `ldmatrix` brings elements to the lanes that want them, from shared memory. Each lane says where
+//! a row of 8 elements begins: lanes 0 to 7 those of the first matrix, 8 to 15 those of the second,
+//! and so on. Of each matrix it gets its two neighbours, most often of a row that another lane
+//! pointed to.
 //!
 //! The two are neighbours along K: of a row of A, but of a column of B. B lies row by row, so that
 //! its loads transpose each matrix on the way (`ldmatrix.trans`).
@@ -58,10 +59,12 @@ pub fn matmul(m: u32, n: u32, k: u32, a: &[bf16], b: &[bf16], mut c: DisjointSli
             copy(b, n, k0, col, N, b_smem);
         }
         thread::sync_threads();
-        // SAFETY: the whole warp is here. All rows lie inside of the tiles, which were stored before the
-        // barrier, and begin on 16 bytes: the arrays do on 128, and rows are of 16 and 32 bytes.
+        // SAFETY: the whole warp is here. All rows lie inside of the tiles, which were stored
+        // before the barrier, and begin on 16 bytes: the arrays do on 128, and rows are of 16 and
+        // 32 bytes.
         unsafe {
-            // Lanes 0 to 15 point to the left halves of the 16 rows of A, 16 to 31 to the right ones.
+            // Lanes 0 to 15 point to the left halves of the 16 rows of A, 16 to 31 to the right
+            // ones.
             let a = ldmatrix_x4(a_smem.add(lane % 16 * K as u32 + lane / 16 * 8));
             // Lanes 0 to 15 point to the 16 rows of B. What the others say does not count.
             let b = ldmatrix_x2_trans(b_smem.add(lane % 16 * N as u32));
@@ -80,8 +83,8 @@ pub fn matmul(m: u32, n: u32, k: u32, a: &[bf16], b: &[bf16], mut c: DisjointSli
     }
 }
 
-/// Copies a tile of `columns` columns that begins at (`row`, `col`) of a matrix, whose rows have `width`
-/// elements. The lanes of the warp take turns.
+/// Copies a tile of `columns` columns that begins at (`row`, `col`) of a matrix, whose rows have
+/// `width` elements. The lanes of the warp take turns.
 ///
 /// # Safety
 /// Nothing else accesses `tile` between the barriers before and behind this.

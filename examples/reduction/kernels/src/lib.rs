@@ -14,8 +14,8 @@ const WIDTH: usize = 8;
 
 /// `partial[block]` is the block's part of the sum of `x`.
 ///
-/// Three steps, each over the results of the one before: a thread sums up what it loads, 16 bytes at
-/// a time; a warp sums up its 32 threads by shuffles; the block sums up its warps through shared
+/// Three steps, each over the results of the one before: a thread sums up what it loads, 16 bytes
+/// at a time; a warp sums up its 32 threads by shuffles; the block sums up its warps through shared
 /// memory. No order depends on chance, so that the sum has the same bits every time.
 #[kernel(block = 256)]
 pub fn sum(x: &[f32], partial: &[AtomicF32]) {

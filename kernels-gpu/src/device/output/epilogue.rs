@@ -147,8 +147,8 @@ impl Parameters {
         self.operations != 0
     }
 
-    /// Whether four neighbours in a row of the residual are a vector of 16 bytes, if the first one's
-    /// column is a multiple of four.
+    /// Whether four neighbours in a row of the residual are a vector of 16 bytes, if the first
+    /// one's column is a multiple of four.
     #[inline(always)]
     pub(super) fn has_aligned_residual(&self) -> bool {
         (self.residual as usize).is_multiple_of(16) && self.ld_residual.is_multiple_of(4)

@@ -4,10 +4,10 @@
 //! through shared memory, 16 rows by 32 or 64 columns at a time, and a warp stores whole lines. It
 //! stores vectors of 16 bytes if rows are aligned. Otherwise each lane stores single elements.
 //!
-//! A bias that was copied, and ReLU, are applied where the sums lie. Any other epilogue, or a read of
-//! C, moves some sums at a time to the same registers, so that its code exists once. It comes before
-//! the staging, on the sums as `wgmma` leaves them. An old C and a residual come to the same lanes: in
-//! vectors through the same memory if rows are aligned, and otherwise element by element.
+//! A bias that was copied, and ReLU, are applied where the sums lie. Any other epilogue, or a read
+//! of C, moves some sums at a time to the same registers, so that its code exists once. It comes
+//! before the staging, on the sums as `wgmma` leaves them. An old C and a residual come to the same
+//! lanes: in vectors through the same memory if rows are aligned, and otherwise element by element.
 
 use core::array;
 

@@ -1,7 +1,7 @@
 //! From sums to C: staging, edges, old C, and the epilogue.
 //!
-//! An epilogue reads its bias in [`bias`], and C as it was in [`source`]. [`apply`] says in which
-//! order, and [`epilogue`] holds activations.
+//! An epilogue reads its bias in [`bias`], and C as it was in [`source`], which [`staging`] brings
+//! to the lanes of tensor cores. [`apply`] says in which order, and [`epilogue`] holds activations.
 
 pub mod apply;
 pub mod bias;

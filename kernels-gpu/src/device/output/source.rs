@@ -1,5 +1,5 @@
-//! The source: C before the launch, which an epilogue multiplies by beta and adds. Who reads it also
-//! reads a residual.
+//! The source: C before the launch, which an epilogue multiplies by beta and adds. Who reads it
+//! also reads a residual.
 
 use core::marker::PhantomData;
 

@@ -1,5 +1,5 @@
-//! Staging in shared memory, between a warp's fragments and whole lines of matrices: of sums, and of
-//! what is added to them.
+//! Staging in shared memory, between a warp's fragments and whole lines of matrices: of sums, and
+//! of what is added to them.
 
 use core::array;
 

@@ -32,8 +32,8 @@ pub fn read_once(
 /// `wgmma` also reads those lines, and nobody stores what it makes of them.
 ///
 /// # Safety
-/// The `threads` threads of a block call this, before a barrier of the block. Until then nobody else
-/// reads or writes the panels.
+/// The `threads` threads of a block call this, before a barrier of the block. Until then nobody
+/// else reads or writes the panels.
 #[inline(always)]
 pub unsafe fn clear_lines(
     smem: SharedPtr<u16>,

@@ -1,8 +1,8 @@
 //! Adding up the partial sums of a cluster's blocks, and of several clusters, and storing the tile.
 //!
 //! Each block has its share of the tile. It reads the partial sums of its share from the shared
-//! memory of all blocks of its cluster that have this tile. It begins with its own, so that not all blocks read from
-//! the same one at the same time.
+//! memory of all blocks of its cluster that have this tile. It begins with its own, so that not all
+//! blocks read from the same one at the same time.
 //!
 //! If the cluster has only a part of the tile's K, it stores its sums in device memory. The last
 //! cluster to arrive adds up all parts, in the order of K (*fix-up*). So no block waits, and the
@@ -76,8 +76,8 @@ impl Sums {
             true => [c.c.cols, c.c.rows],
             false => [c.c.rows, c.c.cols],
         };
-        // Each thread has the same four rows of several columns: neighbours in a row of a transposed
-        // C. Otherwise it has four columns at once, and warps have whole sectors.
+        // Each thread has the same four rows of several columns: neighbours in a row of a
+        // transposed C. Otherwise it has four columns at once, and warps have whole sectors.
         let (down, first) = match transposed {
             true => (thread % (bm / QUAD) * QUAD, thread / (bm / QUAD)),
             false => {

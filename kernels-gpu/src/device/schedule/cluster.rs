@@ -12,7 +12,8 @@
 //!
 //! If there are as many clusters for each tile, they share that tile alone.
 //!
-//! The blocks of a cluster share K, or the columns of B for several tiles below each other, or both:
+//! The blocks of a cluster share K, or the columns of B for several tiles below each other, or
+//! both:
 //!
 //! ```text
 //!                     part 0 of K   part 1

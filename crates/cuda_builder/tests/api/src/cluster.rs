@@ -38,8 +38,8 @@ pub unsafe fn neighbours(out: *mut u32) {
     let (count, least, sum) = (shared_array![u32; 4], shared_array![i32; 2], shared_array![f32; 1]);
     let (i, rank) = (thread::thread_idx_x(), cluster::cluster_ctarank());
     let place = thread::index_1d();
-    // SAFETY: `out` is as the launch promises. Barriers of the cluster lie between stores, additions
-    // and loads, and behind the last access of another block's shared memory.
+    // SAFETY: `out` is as the launch promises. Barriers of the cluster lie between stores,
+    // additions and loads, and behind the last access of another block's shared memory.
     unsafe {
         tile.store(i, place * 3);
         if i == 0 {
@@ -105,8 +105,8 @@ pub unsafe fn hands(out: *mut u32) {
     let barriers = shared_array![u64; 2];
     let (full, empty) = (Mbarrier::at(*barriers), Mbarrier::at(*barriers).add(1));
     let (i, rank) = (thread::thread_idx_x(), cluster::cluster_ctarank());
-    // SAFETY: all threads of the other block arrive once in each phase. The barriers are initialised
-    // before that of the cluster, and no block exits before the last one.
+    // SAFETY: all threads of the other block arrive once in each phase. The barriers are
+    // initialised before that of the cluster, and no block exits before the last one.
     unsafe {
         if i == 0 {
             full.init(32);

@@ -114,8 +114,8 @@ pub unsafe fn wgmma_tiles(tiles: *const u16, c: *mut f32) {
     let first = memory.add(memory.address().wrapping_neg() % 1024 / 2);
     let barrier = Mbarrier::at(*shared_array![u64; 1]);
     let mut acc = [0.0f32; 32];
-    // SAFETY: thread 0 makes the barrier and asks for the tiles, which begin on 1024 bytes; the whole
-    // warpgroup multiplies them when they are there, and waits before it reads the sums.
+    // SAFETY: thread 0 makes the barrier and asks for the tiles, which begin on 1024 bytes; the
+    // whole warpgroup multiplies them when they are there, and waits before it reads the sums.
     unsafe {
         if tid == 0 {
             barrier.init(1);
@@ -148,12 +148,13 @@ unsafe fn store(acc: [f32; 32], c: *mut f32) {
     }
 }
 
-/// `c = 2 * a * b`, 64 x 64 x 32 in TF32, by two products: one with A in registers, one with it in shared
-/// memory.
+/// `c = 2 * a * b`, 64 x 64 x 32 in TF32, by two products: one with A in registers, one with it in
+/// shared memory.
 ///
 /// # Safety
-/// One block of 128 threads. `tiles` has A and B K-major, as they lie in shared memory ([`cuda_std::sm_90a::wgmma`]),
-/// aligned to 16 bytes; `a` has A, 64 x 32 elements, and `c` has 64 x 64.
+/// One block of 128 threads. `tiles` has A and B K-major, as they lie in shared memory
+/// ([`cuda_std::sm_90a::wgmma`]), aligned to 16 bytes; `a` has A, 64 x 32 elements, and `c` has 64
+/// x 64.
 #[kernel(block = 128)]
 pub unsafe fn wgmma_tf32_tiles(tiles: *const u32, a: *const u32, c: *mut f32) {
     const BYTES: u32 = 2 * LINES * 2;
@@ -169,8 +170,8 @@ pub unsafe fn wgmma_tf32_tiles(tiles: *const u32, a: *const u32, c: *mut f32) {
         unsafe { *a.add((row * 32 + i / 4 * 8 + i / 2 % 2 * 4 + lane % 4) as usize) }
     });
     let mut acc = [0.0f32; 32];
-    // SAFETY: thread 0 makes the barrier and asks for the tiles, which begin on 1024 bytes; the whole
-    // warpgroup multiplies them when they are there, and waits before it reads the sums.
+    // SAFETY: thread 0 makes the barrier and asks for the tiles, which begin on 1024 bytes; the
+    // whole warpgroup multiplies them when they are there, and waits before it reads the sums.
     unsafe {
         if tid == 0 {
             barrier.init(1);

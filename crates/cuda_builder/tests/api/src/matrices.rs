@@ -1,4 +1,5 @@
-//! Matrices in the registers of a warp, each fragment made element by element as `cuda_std::mma` says.
+//! Matrices in the registers of a warp, each fragment made element by element as `cuda_std::mma`
+//! says.
 
 use cuda_std::mma::{
     Bf16, F16, FragmentA, FragmentB, Multiply, Tf32, ldmatrix_x1, ldmatrix_x1_trans, ldmatrix_x2,
@@ -175,8 +176,8 @@ pub unsafe fn stores_matrices(words: *const u32, matrices: *mut u16) {
     let (lane, tile) = (warp::lane_id(), shared());
     let row = tile.add(lane * 8);
     let mut done = 0;
-    // SAFETY: as the launch promises; each lane points to its own row, and all come to all stores, between
-    // barriers.
+    // SAFETY: as the launch promises; each lane points to its own row, and all come to all stores,
+    // between barriers.
     unsafe {
         let words = words.add((lane * WORDS) as usize);
         let mut copy = |count: u32| {

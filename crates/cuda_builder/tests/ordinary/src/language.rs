@@ -351,7 +351,8 @@ pub fn bytes_of_values(i: u32) -> u64 {
         ^ place as u64
 }
 
-/// Values that are dropped: at the end of a scope, when they are replaced, moved out, or not at all.
+/// Values that are dropped: at the end of a scope, when they are replaced, moved out, or not at
+/// all.
 pub fn drops(i: u32) -> u64 {
     struct Noted<'a>(&'a core::cell::Cell<u64>, u64);
     impl Drop for Noted<'_> {

@@ -1,5 +1,6 @@
-//! Ordinary Rust on a GPU: each function of [`atomics`], [`functions`] and [`language`] is called by a kernel for each thread,
-//! and by the tests on the host, which compare. The others print, or panic.
+//! Ordinary Rust on a GPU: each function of [`atomics`], [`functions`] and [`language`] is called
+//! by a kernel for each thread, and by the tests on the host, which compare. The others print, or
+//! panic.
 
 #![no_std]
 

@@ -225,8 +225,8 @@ impl Matrices {
         // SAFETY:
         // - The plan is of this product, whose dense matrices and inputs these are, all
         //   initialised. A vector has an element for each row or column.
-        // - Each has memory of its own, so that they do not overlap. Allocations are aligned, and so
-        //   are the copies in them.
+        // - Each has memory of its own, so that they do not overlap. Allocations are aligned, and
+        //   so are the copies in them.
         // - Only this stream uses the memory, which is freed after all work.
         unsafe { plan.run_raw(addresses, extras) }
     }

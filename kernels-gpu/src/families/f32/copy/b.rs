@@ -75,8 +75,8 @@ impl<G: Geometry, const ALIGNED: bool> CopyB<G, ALIGNED> {
     /// all ask the L2 cache. With a wide C, L1 makes a product up to 18 % slower.
     const THROUGH_L1: bool = G::BN <= 16;
 
-    /// Counterparts for a transposed B. Its neighbours are rows of B: as wide a run as for the columns
-    /// of a plain A.
+    /// Counterparts for a transposed B. Its neighbours are rows of B: as wide a run as for the
+    /// columns of a plain A.
     const ROWS_T: u32 = max(16, G::THREADS / G::BN);
     const COLS_T: u32 = Self::COPIERS / Self::ROWS_T;
 

@@ -25,9 +25,9 @@
 //! tiles (*stream-K*, `device/schedule/cluster.rs`). Clusters that share a tile add it up in device
 //! memory (`device/reduce/cluster.rs`).
 //!
-//! Blocks whose tiles lie below each other read the same part of B. In a cluster each of them copies
-//! a part of it to all (*multicast*), so that L2 is asked once instead of once for each tile. A stage
-//! is then empty when the warps of all these blocks have read it.
+//! Blocks whose tiles lie below each other read the same part of B. In a cluster each of them
+//! copies a part of it to all (*multicast*), so that L2 is asked once instead of once for each
+//! tile. A stage is then empty when the warps of all these blocks have read it.
 //!
 //! # What changed
 //!
@@ -43,8 +43,8 @@
 //!   multiplies the rest of a stage too, but nobody stores it.
 //! - Most of shared memory is stages, so that enough bytes are in flight. With smaller tiles,
 //!   two or three blocks share a multiprocessor: one loads while another adds up.
-//! - Sums are stored from shared memory, four neighbours at a time; without an epilogue or an old C,
-//!   sixteen at a time.
+//! - Sums are stored from shared memory, four neighbours at a time; without an epilogue or an old
+//!   C, sixteen at a time.
 //! - Kernels whose names end in `_align1` accept an A with misaligned rows, which bulk copies
 //!   cannot read. A warpgroup loads the elements instead (`device/operand/unaligned.rs`).
 //! - The next kernel may begin once every block has asked for its last tiles. If there is room,
@@ -330,8 +330,8 @@ unsafe fn gemm<
     let read = Mbarrier::at(memory.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::READ_AT).cast());
     let entries = Entry(memory.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::ENTRIES_AT).cast());
     // Boxes of K-major operands have only the rows that are there: out-of-bounds rows take longer
-    // to copy. `wgmma` also reads the other lines of a stage, so those need some value. The value is
-    // zero, or later a sum that lay in the stages' memory.
+    // to copy. `wgmma` also reads the other lines of a stage, so those need some value. The value
+    // is zero, or later a sum that lay in the stages' memory.
     let rows = if MN_A || copies(PRODUCERS) { WM } else { even_part(m, WM) };
     let cols = if MN_B { bn } else { shared_part(n, bn, member.tiles) };
     let lines_b = Storage::<SUMS, WARPGROUPS, BLOCKS>::PANELS;

@@ -1,5 +1,5 @@
-//! Tensor cores, `wgmma_persistent`: products of 16-bit tiles by whole warpgroups, in a pipeline that
-//! never stops.
+//! Tensor cores, `wgmma_persistent`: products of 16-bit tiles by whole warpgroups, in a pipeline
+//! that never stops.
 //!
 //! # The idea
 //!
