@@ -9,6 +9,7 @@
 //! Transports are copies, nccl and host. `--short` leaves out the 70B layers and the squares.
 //! `--soft` runs tiny shapes on software devices, whose times say nothing.
 
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use cuda_distributed::{
@@ -242,13 +243,27 @@ fn print(transport: &str, lines: &[Line]) {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let [is_soft, is_short] =
         ["--soft", "--short"].map(|option| arguments.iter().any(|argument| argument == option));
     let number = |option: &str, default: u32| {
         let at = arguments.iter().position(|argument| argument == option);
-        at.and_then(|at| arguments.get(at + 1)).map_or(Ok(default), |text| text.parse())
+        let text = at.map(|at| arguments.get(at + 1).map_or("", String::as_str));
+        text.map_or(Ok(default), |text| match text.parse::<u32>() {
+            Ok(number) if number > 0 => Ok(number),
+            _ => Err(format!("{option} takes a number from 1 on, not `{text}`")),
+        })
     };
     let gpus = number("--gpus", 2)?;
     let timeout = Duration::from_secs(number("--timeout", 30)?.into());

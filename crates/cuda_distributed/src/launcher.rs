@@ -8,6 +8,9 @@ use crate::socket::{Identity, Rendezvous};
 /// The variable with the rendezvous.
 pub(crate) const RENDEZVOUS: &str = "CUDA_DISTRIBUTED_RENDEZVOUS";
 
+/// Ranks of a world: each has a thread or two in rank 0's process.
+const MOST_RANKS: u32 = 65_536;
+
 /// The variables of one launcher.
 struct Launcher {
     rank: &'static str,
@@ -69,17 +72,28 @@ pub(crate) fn launched(
         let reason = format!("is {rank} of {size} ranks; ranks count from 0");
         return Err(Error::Environment { variable: launcher.rank, reason });
     }
+    if size > MOST_RANKS {
+        let reason = format!("is {size}; a world has at most {MOST_RANKS} ranks");
+        return Err(Error::Environment { variable: launcher.size, reason });
+    }
     let named = match (rendezvous, get(RENDEZVOUS)) {
         (Some(rendezvous), _) => Some(rendezvous),
         (None, Some(text)) => Some(text.parse()?),
         (None, None) => None,
     };
     // The launcher listens on its own port. The next one is this world's.
-    let beside = || {
-        let port: u16 = get("MASTER_PORT")?.parse().ok()?;
-        Some(Rendezvous::Address(format!("{}:{}", get("MASTER_ADDR")?, port.checked_add(1)?)))
+    let beside = match (get("MASTER_ADDR"), get("MASTER_PORT")) {
+        (Some(host), Some(text)) if named.is_none() => {
+            let next = text.parse::<u16>().ok().and_then(|port| port.checked_add(1));
+            let port = next.ok_or_else(|| Error::Environment {
+                variable: "MASTER_PORT",
+                reason: format!("is `{text}`; set it to a port below 65535"),
+            })?;
+            Some(Rendezvous::Address(format!("{host}:{port}")))
+        }
+        _ => None,
     };
-    let rendezvous = named.or_else(beside).ok_or(Error::Environment {
+    let rendezvous = named.or(beside).ok_or(Error::Environment {
         variable: RENDEZVOUS,
         reason: "is unset; set it to a host of rank 0 and a free port there, HOST:PORT, or to \
                  file:PATH on one host"
@@ -146,6 +160,16 @@ mod tests {
             (&[("RANK", "x"), ("WORLD_SIZE", "2")], "RANK is `x`"),
             (&[("RANK", "0")], "WORLD_SIZE is ``"),
             (&[("RANK", "2"), ("WORLD_SIZE", "2")], "RANK is 2 of 2"),
+            (&[("RANK", "2"), ("WORLD_SIZE", "4000000000")], "at most 65536 ranks"),
+            (
+                &[
+                    ("RANK", "0"),
+                    ("WORLD_SIZE", "2"),
+                    ("MASTER_ADDR", "node0"),
+                    ("MASTER_PORT", "65535"),
+                ],
+                "MASTER_PORT is `65535`",
+            ),
         ] {
             let error = of(variables).unwrap_err().to_string();
             assert!(error.contains(named), "{error}");

@@ -35,7 +35,8 @@
 //!
 //! Any other combination also works. A rank multiplies what it has while the rest travels.
 //!
-//! Others' sums are added in rank order. The own sum comes first with one panel, else last. Equal
+//! A panel is a part of a rank's rows, whose partial sums travel together. Others' sums are added in
+//! rank order; a rank's own comes first if there is one panel, and last if there are several. Equal
 //! schedules, panels and kernels give equal bits.
 //!
 //! # Transport

@@ -485,6 +485,15 @@ mod tests {
             thread::park();
         };
         assert!(lost(wait(50, never)).ends_with("did not take part within 0.05 s"));
+
+        // Another rank's failure is heard at once.
+        let hub = Arc::new(Hub::new(2, Duration::from_secs(9)));
+        let members = [0, 1].map(|rank| Member::new(Arc::clone(&hub), rank));
+        members[1].fail("a sum", Some(1), "is lost".to_owned());
+        let began = Instant::now();
+        let result = within(&members[0], 0, Duration::from_secs(60), "joining", never);
+        assert!(matches!(result, Err(Error::Lost(failure)) if failure.suspect == 1));
+        assert!(began.elapsed() < Duration::from_secs(30));
     }
 
     #[test]

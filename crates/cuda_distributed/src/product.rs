@@ -350,7 +350,8 @@ impl<'m, T: Multiply> Product<'m, T> {
                 }
             }
         }
-        if self.schedule == Some(Schedule::Reduce) && !self.can_reduce() {
+        let is_shared = self.a.matrix.world().size() > 1;
+        if self.schedule == Some(Schedule::Reduce) && is_shared && !self.can_reduce() {
             let reason = "A is not spread by columns and B by rows; use another schedule";
             return unfit("partial sums", reason);
         }
@@ -416,7 +417,9 @@ impl<'p, 'm, T: Multiply> Call<'p, 'm, T> {
             schedule: Schedule::Gather,
             panels: 1,
         };
-        call.schedule = product.schedule.unwrap_or_else(|| call.cheaper());
+        // With one rank nothing travels, whatever the schedule.
+        let asked = product.schedule.filter(|_| world.size() > 1);
+        call.schedule = asked.unwrap_or_else(|| call.cheaper());
         let [rows, cols] = distribution.largest(c.shape(), world.size());
         // Of half a part of C. A wave may lack a tenth.
         let tiles = (rows / 2 / TILE[0]) * cols.div_ceil(TILE[1]);

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -82,10 +82,17 @@ impl Rendezvous {
         let advice = "; choose a host of rank 0 and a port that no other program uses";
         let listener = bound.map_err(|error| self.error(format!("{error}{advice}")))?;
         if let Self::File(path) = self {
+            let is_other = match fs::read_to_string(path) {
+                Ok(text) => text.parse::<SocketAddr>().is_err(),
+                Err(error) => error.kind() != io::ErrorKind::NotFound,
+            };
+            if is_other {
+                return Err(self.error("it holds no address of a rank 0; name a new file"));
+            }
             let written = listener.local_addr().and_then(|address| {
                 // Complete when it appears.
                 let part = path.with_extension(format!("{}", std::process::id()));
-                fs::write(&part, address.to_string())?;
+                fs::File::create_new(&part)?.write_all(address.to_string().as_bytes())?;
                 fs::rename(part, path)
             });
             written.map_err(|error| self.error(error))?;
@@ -607,6 +614,21 @@ impl Drop for Spoke {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_is_no_rendezvous_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mine");
+        let listen = || Rendezvous::File(path.clone()).listen();
+        fs::write(&path, "precious").unwrap();
+        let error = listen().unwrap_err().to_string();
+        assert!(error.ends_with("it holds no address of a rank 0; name a new file"), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), b"precious");
+        // What a world before has left is overwritten.
+        fs::write(&path, "127.0.0.1:5000").unwrap();
+        let own = listen().unwrap().local_addr().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), own.to_string());
+    }
 
     #[test]
     fn rank_0_may_leave_first() {

@@ -395,7 +395,8 @@ impl World {
         self.check()?;
         let (stream, is_watched) = (&self.inner.transfers, self.uses_multiprocessors());
         if is_watched {
-            self.inner.watch.wait_for_room(&*self.inner.control)?;
+            let pending = &self.inner.watch.shared.pending;
+            wait_for_room(pending, |event| event.is_done(), &*self.inner.control)?;
         }
         let before = if is_watched { Some(Event::record(stream)?) } else { None };
         // SAFETY: the caller's contract.
@@ -457,10 +458,25 @@ fn drop_done<E>(pending: &mut VecDeque<Pending<E>>, is_done: impl Fn(&E) -> bool
     }
 }
 
-/// Whether one more transfer may be enqueued.
-fn has_room<E>(pending: &mut VecDeque<Pending<E>>, is_done: impl Fn(&E) -> bool) -> bool {
-    drop_done(pending, is_done);
-    pending.len() < IN_FLIGHT
+/// Waits until fewer than [`IN_FLIGHT`] transfers are pending. With a lost rank they would fill the
+/// driver's queue, and the next call would block forever.
+fn wait_for_room<E>(
+    pending: &Mutex<VecDeque<Pending<E>>>,
+    is_done: impl Fn(&E) -> bool,
+    control: &dyn Control,
+) -> Result<(), Error> {
+    loop {
+        let mut pending = lock(pending);
+        drop_done(&mut pending, &is_done);
+        if pending.len() < IN_FLIGHT {
+            return Ok(());
+        }
+        drop(pending);
+        if let Some(failure) = control.failure() {
+            return Err(failure.into());
+        }
+        thread::sleep(Duration::from_micros(20));
+    }
 }
 
 /// Whether the first pending transfer has run for too long. Drops those that are done.
@@ -492,18 +508,6 @@ impl Watch {
 
     fn abort_on_failure(&self, communicator: Arc<dyn Communicator>) {
         *lock(&self.shared.communicator) = Some(communicator);
-    }
-
-    /// Waits until fewer than [`IN_FLIGHT`] transfers are pending. With a lost rank they would fill
-    /// the driver's queue, and the next call would block forever.
-    fn wait_for_room(&self, control: &dyn Control) -> Result<(), Error> {
-        while !has_room(&mut lock(&self.shared.pending), |event| event.is_done()) {
-            if let Some(failure) = control.failure() {
-                return Err(failure.into());
-            }
-            thread::sleep(Duration::from_micros(20));
-        }
-        Ok(())
     }
 
     /// A transfer that must end within the timeout, once the work before it is done.
@@ -550,14 +554,21 @@ impl Drop for Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hub::{Hub, Member};
 
     #[test]
     fn few_transfers_are_in_flight() {
         let pending = |done: usize| Pending { before: 0, done, since: None };
-        let mut queue: VecDeque<_> = (1..=IN_FLIGHT).map(pending).collect();
-        assert!(!has_room(&mut queue, |event| *event < 1));
-        assert!(has_room(&mut queue, |event| *event <= 1));
-        assert_eq!(queue.len(), IN_FLIGHT - 1);
+        let queue = Mutex::new((1..=IN_FLIGHT).map(pending).collect());
+        let hub = Arc::new(Hub::new(2, Duration::from_secs(9)));
+        let members = [0, 1].map(|rank| Member::new(Arc::clone(&hub), rank));
+        wait_for_room(&queue, |event| *event <= 1, &members[0]).unwrap();
+        assert_eq!(lock(&queue).len(), IN_FLIGHT - 1);
+        // Full again, and the other rank is lost.
+        lock(&queue).push_back(pending(IN_FLIGHT + 1));
+        members[1].fail("a product", Some(1), "is lost".to_owned());
+        let waited = wait_for_room(&queue, |event| *event <= 1, &members[0]);
+        assert!(matches!(waited, Err(Error::Lost(failure)) if failure.suspect == 1));
     }
 
     #[test]

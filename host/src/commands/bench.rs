@@ -75,9 +75,10 @@ fn on_several(
     }
     let devices = several::devices(DeviceChoice::Gpu, count)?;
     let options = args.options();
-    let products = products
-        .iter()
-        .map(|gemm| Ok((Operands::random(gemm, options.seed), Bound::Probabilistic, options.seed)));
+    let products = products.iter().map(|gemm| {
+        super::run::require_host_memory(gemm, false)?;
+        Ok((Operands::random(gemm, options.seed), Bound::Probabilistic, options.seed))
+    });
     let format = match args.format {
         RowFormat::Json => Format::Json,
         RowFormat::Table | RowFormat::Csv => Format::Table,

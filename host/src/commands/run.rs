@@ -61,7 +61,9 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
         args.for_several(&choices)?;
         args.checks.configure(args.device())?;
         let devices = several::devices(args.device(), count)?;
+        let is_soft = devices.iter().any(Device::is_soft);
         let products = products.into_iter().map(|(_, input, gemm)| {
+            require_host_memory(&gemm, is_soft)?;
             let (bound, seed) = (input.bound(), input.seed().unwrap_or(0));
             Ok((input.read(&gemm)?, bound, seed))
         });
@@ -309,15 +311,19 @@ fn conclude(
 
 /// Refuses what does not fit, on the device and on the host.
 fn require_memory(device: &Device, gemm: &Gemm) -> Result<(), Error> {
-    let needed = gemm.bytes();
-    device.require_memory(needed)?;
+    device.require_memory(gemm.bytes())?;
+    require_host_memory(gemm, device.is_soft())
+}
+
+/// Refuses what does not fit on the host, where software devices have their memory.
+pub(super) fn require_host_memory(gemm: &Gemm, is_soft: bool) -> Result<(), Error> {
     // A, B, the result and perhaps the old C; the reference; and, on the software
     // device, the device's own matrices.
     let old = if gemm.beta == 0.0 { 0 } else { host::operands::result_bytes(gemm) };
     let reference = host::operands::reference_bytes(gemm);
-    let soft = if device.is_soft() { needed } else { 0 };
+    let soft = if is_soft { gemm.bytes() } else { 0 };
     let on_host = host::operands::host_bytes(gemm);
-    Ok(host::require_memory(on_host + old + reference + soft, device.is_soft())?)
+    Ok(host::require_memory(on_host + old + reference + soft, is_soft)?)
 }
 
 #[cfg(test)]

@@ -34,7 +34,11 @@ pub fn soft() -> Finding {
     for choice in [DeviceChoice::Soft, DeviceChoice::SoftSm90] {
         let tried = Device::open(choice).map_err(|error| error.to_string());
         if let Err(reason) = tried.and_then(|device| check(&device)) {
-            return Finding::broken("soft", reason, "free memory, or report this");
+            let remedy = match reason.contains("SOFT_CUDA_") {
+                true => "correct or unset that variable",
+                false => "free memory, or report this",
+            };
+            return Finding::broken("soft", reason, remedy);
         }
     }
     Finding::ok("soft", "rungs --kernel tile2d --size 512 --device soft (or soft-sm90)")

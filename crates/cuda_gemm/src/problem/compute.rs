@@ -120,8 +120,11 @@ impl Compute {
         if output == Element::F32 || output == self.element() {
             return Ok(());
         }
-        let reason =
-            format!("C cannot be stored as {output}; store it as f32 or {}", self.element());
+        let or = match self.element() {
+            Element::F32 => String::new(),
+            own => format!(" or {own}"),
+        };
+        let reason = format!("C cannot be stored as {output}; store it as f32{or}");
         Err(self.refused(reason))
     }
 

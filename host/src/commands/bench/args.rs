@@ -163,7 +163,7 @@ impl BenchArgs {
         several::refuse(
             "bench",
             &[
-                ("--kernel other than auto", is_named),
+                ("a kernel other than auto", is_named),
                 ("--batch", self.product.batch != 1),
                 ("--margins", self.margins != [0, 0]),
                 ("--l2", self.l2.is_some()),

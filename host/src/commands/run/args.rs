@@ -214,7 +214,7 @@ impl RunArgs {
         several::refuse(
             "",
             &[
-                ("--kernel other than auto", named),
+                ("a kernel other than auto", named),
                 ("--batch", self.product.batch != 1),
                 ("--l2", self.l2.is_some()),
                 ("--splits", self.splits.is_some()),
