@@ -32,17 +32,18 @@ step() {
 }
 
 # usage: side_by_side COMMAND...
-# Commands at once. What the others say comes after what the last one says.
+# Commands at once, the last one first. What the others say comes after what it says.
 side_by_side() {
-    local command logs=() shells=() status=0 i
+    local command logs=() shells=() status=0 first i
+    # Not `command || status=$?`: there `set -e` would not end it at its first failure.
+    ${!#} &
+    first=$!
     for command in "${@:1:$#-1}"; do
         logs+=("$(mktemp)")
         $command >"${logs[-1]}" 2>&1 &
         shells+=($!)
     done
-    # Not `command || status=$?`: there `set -e` would not end it at its first failure.
-    ${!#} &
-    wait $! || status=$?
+    wait "$first" || status=$?
     for i in "${!logs[@]}"; do
         wait "${shells[i]}" || status=$?
         cat "${logs[i]}"
