@@ -162,9 +162,6 @@ impl ProductFile {
     ///   GPU's: it then stays as it is.
     /// - [`Error::Driver`].
     pub fn add(&self, device: &Device, products: &[MeasuredProduct]) -> Result<(), Error> {
-        if products.is_empty() {
-            return Ok(());
-        }
         let driver_version = driver_version(device)?;
         let entries = products.iter().map(|product| {
             let entry = Entry::new(device, &driver_version, product.clone());
