@@ -15,7 +15,7 @@ use cuda_driver::sys::CUstream;
 use cuda_gemm::{Device, DeviceMatrix, Stream};
 use libloading::Library;
 
-use crate::communicator::{Communicator, Piece};
+use crate::communicator::{Communicator, Piece, TRANSFER};
 use crate::error::{Error, Failure};
 use crate::hub::Control;
 
@@ -36,6 +36,15 @@ const BYTES: c_int = 1;
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 struct Comm(*mut c_void);
+
+impl Comm {
+    const NONE: Self = Self(ptr::null_mut());
+
+    /// Takes a communicator out of its place.
+    fn take(&mut self) -> Self {
+        mem::replace(self, Self::NONE)
+    }
+}
 
 // SAFETY: any thread may use a communicator. Those that enqueue have the stream's right, and its
 // end takes it out first.
@@ -176,7 +185,7 @@ impl Api {
             split_share: UNSET,
             traffic_class: UNSET,
         };
-        let (mut comm, [rank, size]) = (Comm(ptr::null_mut()), [rank, size].map(|it| it as c_int));
+        let (mut comm, [rank, size]) = (Comm::NONE, [rank, size].map(|it| it as c_int));
         // SAFETY: the outputs are valid, and a device's context is current.
         let code = unsafe { (self.init_rank)(&raw mut comm, size, id, rank, &raw mut config) };
         self.check("ncclCommInitRankConfig", code)?;
@@ -246,12 +255,8 @@ struct Joined {
 impl Joined {
     /// Takes a communicator out of its place, if it is there.
     fn of(api: &'static Api, comm: &mut Comm) -> Option<Self> {
-        let comm = mem::replace(comm, Comm(ptr::null_mut()));
+        let comm = comm.take();
         (!comm.0.is_null()).then_some(Self { api, comm })
-    }
-
-    fn take(&mut self) -> Comm {
-        mem::replace(&mut self.comm, Comm(ptr::null_mut()))
     }
 }
 
@@ -317,7 +322,7 @@ impl Nccl {
             api.connect(joined.comm, [rank, size], &device)?;
             Ok(joined)
         })?;
-        Ok(Self { api, comm: RwLock::new(joined.take()), control, rank, timeout })
+        Ok(Self { api, comm: RwLock::new(joined.comm.take()), control, rank, timeout })
     }
 
     /// The communicator, which stays while the guard exists.
@@ -364,13 +369,13 @@ impl Communicator for Nccl {
         let _current = stream.device().enter()?;
         let _exclusive = stream.exclusive();
         self.control.begin();
-        let comm = self.comm(crate::communicator::TRANSFER)?;
+        let comm = self.comm(TRANSFER)?;
         // SAFETY: the caller's contract.
         unsafe { self.api.enqueue(*comm, stream, sends, receives) }
     }
 
     fn error(&self) -> Option<String> {
-        let comm = self.comm("a transfer").ok()?;
+        let comm = self.comm(TRANSFER).ok()?;
         let mut state = SUCCESS;
         // SAFETY: the communicator exists, and `state` is valid for the write.
         let code = unsafe { (self.api.async_error)(*comm, &raw mut state) };
@@ -403,7 +408,7 @@ impl Drop for Nccl {
         let (control, operation) = (&*self.control, "closing NCCL");
         // A rank that cannot end in good order leaves the rest to the end of the process.
         _ = within(control, self.rank, self.timeout, operation, move || {
-            let (api, comm) = (joined.api, joined.take());
+            let (api, comm) = (joined.api, joined.comm.take());
             // SAFETY: it was taken out, so that nobody else uses it, and no work of it is left.
             let code = unsafe { (api.finalize)(comm) };
             api.check("ncclCommFinalize", code)?;

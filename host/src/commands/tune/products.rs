@@ -13,6 +13,7 @@ use crate::commands::outcome::Outcome;
 use crate::commands::tables;
 use crate::error::Error;
 use crate::io::device::{self, DeviceArg};
+use crate::io::output::Output;
 use crate::io::progress::Steps;
 use crate::io::stdio;
 use crate::report::format::milliseconds;
@@ -141,13 +142,10 @@ fn product_line(auto: &Auto, measured: &Measurement, fastest: &Timed) -> String 
 fn file(args: &TuneArgs, device: &Device) -> Result<ProductFile, Error> {
     match &args.out {
         Some(folder) if folder.is_dir() => Ok(ProductFile::in_folder(folder, device)),
-        Some(path) => match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() && !folder.exists() => {
-                let message = format!("--out {}: its folder does not exist", path.display());
-                Err(Error::usage_of("tune", message))
-            }
-            _ => Ok(ProductFile::new(path)),
-        },
+        Some(path) => {
+            Output::new(path)?;
+            Ok(ProductFile::new(path))
+        }
         None => ProductFile::of(device).ok_or_else(|| {
             let message = format!(
                 "there is no cache folder: name a file with --out, or a folder in the variable \
