@@ -169,6 +169,7 @@ struct Key {
     origin: Origin,
     kernel: String,
     shape: Shape,
+    gpus: Option<usize>,
     l2: Option<String>,
     factors: [f32; 2],
     epilogue: Option<String>,
@@ -187,6 +188,7 @@ impl Key {
             origin: row.origin,
             kernel: row.kernel.clone(),
             shape: row.shape(),
+            gpus: row.ladder.gpus,
             l2: row.l2.clone(),
             factors: [row.alpha.unwrap_or(1.0), row.beta.unwrap_or(0.0)],
             epilogue: row.epilogue.clone(),
@@ -251,7 +253,7 @@ fn groups(runs: &[Run]) -> Vec<Group<'_>> {
 fn why_apart(old: &[Group<'_>], new: &[Group<'_>]) -> Option<String> {
     // What differs, how a key takes it from another, and what it is.
     type Part = (&'static str, fn(&mut Key, &Key), fn(&Key) -> String);
-    let parts: [Part; 5] = [
+    let parts: [Part; 6] = [
         (
             "precisions",
             |key, other| {
@@ -278,6 +280,11 @@ fn why_apart(old: &[Group<'_>], new: &[Group<'_>]) -> Option<String> {
             "epilogues",
             |key, other| key.epilogue.clone_from(&other.epilogue),
             |key| key.epilogue.clone().unwrap_or_else(|| "none".into()),
+        ),
+        (
+            "numbers of devices",
+            |key, other| key.gpus = other.gpus,
+            |key| key.gpus.unwrap_or(1).to_string(),
         ),
         ("shapes", |key, other| key.shape = other.shape, |key| key.shape.to_string()),
     ];

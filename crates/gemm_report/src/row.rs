@@ -339,8 +339,14 @@ pub struct Bench {
 /// The fields of `rungs --kernel` alone: one product, and how it was checked.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Ladder {
-    /// The device.
+    /// The device, or several as in `2 x NVIDIA H200`.
     pub device: Option<String>,
+    /// Devices that share the product, with `--gpus`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<usize>,
+    /// How matrices travelled between these devices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transport: Option<String>,
     /// `gpu` or `soft`.
     pub device_kind: Option<String>,
     /// As in `9.0`.
@@ -354,16 +360,20 @@ pub struct Ladder {
     /// The instruction budget of the software device.
     pub instruction_budget: Option<u64>,
 
-    /// `gpu_events`, or `cpu_simulation` for the time the software device took, which says nothing
-    /// about a GPU; `gflops` and `speedup` are from the same clock.
+    /// `gpu_events`, `host` for several GPUs, or `cpu_simulation` for the time the software device
+    /// took, which says nothing about a GPU; `gflops` and `speedup` are from the same clock.
     pub clock: Option<String>,
     /// The times.
     pub time_ms: Option<Times>,
+    /// The times on the first of several devices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub one_time_ms: Option<Times>,
     /// The f32 peak of the device; none on the software device.
     pub peak_gflops: Option<f64>,
     /// The throughput as a share of that.
     pub percent_of_peak: Option<f64>,
-    /// How many times as fast as the rung before, the last one that ran.
+    /// How many times as fast as the rung before, the last one that ran, or as one of several
+    /// devices.
     pub speedup: Option<f64>,
     /// The 95 % interval of that median over pairs of samples; none for fewer than six.
     pub speedup_interval: Option<(f64, f64)>,

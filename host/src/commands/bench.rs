@@ -20,7 +20,7 @@ use crate::error::{Error, few_sets, no_baseline, not_compared};
 use crate::io::{device, progress, stdio};
 use crate::report::format::Format;
 use crate::report::record::Setting;
-use crate::report::{RowFormat, RowReporter, json, page};
+use crate::report::{Reporter, RowFormat, RowReporter, json, page};
 use args::BenchArgs;
 
 /// Squares, for a call that names no shapes.
@@ -70,6 +70,11 @@ fn on_several(
 ) -> Result<Outcome, Error> {
     let named = choices.iter().any(|choice| !matches!(choice, Selection::Auto));
     args.for_several(named)?;
+    let format = match args.format {
+        RowFormat::Json => Format::Json,
+        RowFormat::Table | RowFormat::Csv => Format::Table,
+    };
+    let reporter = Reporter::new(format, Selection::Auto, args.save.as_deref(), None)?;
     if let Err(reason) = cuda_driver::gpu_count() {
         return Err(Error::BenchNeedsGpu { reason: no_gpu(&reason) });
     }
@@ -77,13 +82,9 @@ fn on_several(
     let options = args.options();
     let products = products.iter().map(|gemm| {
         super::run::require_host_memory(gemm, false)?;
-        Ok((Operands::random(gemm, options.seed), Bound::Probabilistic, options.seed))
+        Ok((Operands::random(gemm, options.seed), Bound::Probabilistic, Some(options.seed)))
     });
-    let format = match args.format {
-        RowFormat::Json => Format::Json,
-        RowFormat::Table | RowFormat::Csv => Format::Table,
-    };
-    several::all(&devices, products, (options.samples, true), format, |_| Ok(()))
+    several::all(&devices, products, (options.samples, true), reporter, |_| Ok(()))
 }
 
 /// Measures all rows, and says what came of them.
@@ -117,6 +118,7 @@ fn measure(
     });
     let setting = Setting {
         device,
+        gpus: None,
         gemm: products[0],
         seed: Some(args.options().seed),
         cublas_version: cublas.as_ref().and_then(Loaded::cublas_version),

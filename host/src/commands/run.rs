@@ -57,26 +57,26 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
         }
     }
     let output = args.output()?;
+    let reporter =
+        |choice| Reporter::new(args.format, choice, args.save.as_deref(), output.as_ref());
     if let Some(count) = args.gpus {
         args.for_several(&choices)?;
+        let reporter = reporter(Selection::Auto)?;
         args.checks.configure(args.device())?;
         let devices = several::devices(args.device(), count)?;
         let is_soft = devices.iter().any(Device::is_soft);
         let products = products.into_iter().map(|(_, input, gemm)| {
             require_host_memory(&gemm, is_soft)?;
-            let (bound, seed) = (input.bound(), input.seed().unwrap_or(0));
+            let (bound, seed) = (input.bound(), input.seed());
             Ok((input.read(&gemm)?, bound, seed))
         });
         let samples = (args.samples.unwrap_or(10), false);
         let keep = |result: &Matrix| output.as_ref().map_or(Ok(()), |output| output.write(result));
-        return several::all(&devices, products, samples, args.format, keep);
+        return several::all(&devices, products, samples, reporter, keep);
     }
     let table = tables::read(args.table.as_deref())?;
-    let task = |(choice, input, gemm)| {
-        let save = args.save.as_deref();
-        let reporter = Reporter::new(args.format, choice, save, output.as_ref())?;
-        Ok(Task { choice, input, gemm, reporter })
-    };
+    let task =
+        |(choice, input, gemm)| Ok(Task { choice, input, gemm, reporter: reporter(choice)? });
     let tasks = products.into_iter().map(task).collect::<Result<Vec<_>, Error>>()?;
 
     args.checks.configure(args.device())?;
@@ -137,7 +137,7 @@ fn measure(
     let cublas_version = loaded.iter().find_map(|loaded| loaded.cublas_version());
     let l2 = (!device.is_soft()).then(|| args.l2());
     let samples = samples(device, args.samples);
-    let setting = Setting { device, gemm, seed, cublas_version, l2, samples };
+    let setting = Setting { device, gpus: None, gemm, seed, cublas_version, l2, samples };
     reporter.begin(&setting)?;
     let operands = progress::step("preparing the matrices", || source.read(&gemm))?;
     let input = gemm.compute.name();
@@ -253,6 +253,8 @@ fn measure(
                 unrounded,
                 speedup,
                 share_of_cublas,
+                transport: None,
+                one: None,
                 findings: findings.clone(),
             })?;
         }

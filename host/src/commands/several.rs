@@ -5,15 +5,15 @@ use std::time::Instant;
 use cuda_distributed::{DistributedMatrix, Distribution, Multiply, Product, Settings, World, gemm};
 use cuda_driver::soft;
 use cuda_gemm::{DeviceMatrix, OutputOf, Precision, bf16, f16};
-use host::verify::{Bound, Check};
-use host::{Compute, Device, DeviceChoice, Element, Gemm, Matrix, Operands, Shape};
-use serde::Serialize;
+use host::time::Samples;
+use host::verify::Bound;
+use host::{Compute, Device, DeviceChoice, Element, Gemm, Matrix, Operands, Title, select};
 
 use super::outcome::Outcome;
 use crate::error::Error;
 use crate::io::{progress, stdio, threads};
-use crate::report::format::{Format, milliseconds, number};
-use crate::report::json;
+use crate::report::Reporter;
+use crate::report::record::{Ratio, Record, Setting};
 
 /// Opens `count` devices of a kind.
 pub fn devices(choice: DeviceChoice, count: u32) -> Result<Vec<Device>, Error> {
@@ -32,16 +32,16 @@ pub fn devices(choice: DeviceChoice, count: u32) -> Result<Vec<Device>, Error> {
 }
 
 /// A product that ran.
-pub struct Ran {
-    pub result: Matrix,
-    /// The median time on the slowest device; `None` on software devices.
-    pub ms: Option<f64>,
+struct Ran {
+    result: Matrix,
+    /// From the call to the end on all devices.
+    samples: Samples,
     /// How matrices travelled.
     transport: String,
 }
 
 /// Runs a product once, and on GPUs `samples` times more: A and C by rows, B by columns.
-pub fn product(devices: &[Device], operands: &Operands, samples: u32) -> Result<Ran, Error> {
+fn product(devices: &[Device], operands: &Operands, samples: u32) -> Result<Ran, Error> {
     let gemm = operands.gemm();
     if gemm.batch != 1 {
         return Err(Error::usage("--gpus is for one product at a time: leave out --batch"));
@@ -81,10 +81,14 @@ impl Work<'_> {
             self.rank::<T, U>(&world, &change)
         });
         let ranks = ranks.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let slowest = ranks.iter().filter_map(|ran| ran.ms).reduce(f64::max);
+        let slowest = |mut one: Ran, other: Ran| {
+            for (ms, other) in one.samples.ms.iter_mut().zip(other.samples.ms) {
+                *ms = ms.max(other);
+            }
+            one
+        };
         // Each rank has the same result.
-        let first = ranks.into_iter().next().ok_or(Error::usage("--gpus is 1 or more"))?;
-        Ok(Ran { ms: slowest, ..first })
+        ranks.into_iter().reduce(slowest).ok_or(Error::usage("--gpus is 1 or more"))
     }
 
     fn rank<T, U>(
@@ -141,60 +145,55 @@ impl Work<'_> {
         if let Some(residual) = &residual {
             product = product.residual(residual);
         }
-        product.run(&mut c)?;
-        let result = c.to_host()?;
-        let mut times = Vec::new();
-        let samples = if world.device().is_soft() { 0 } else { self.samples };
-        for _ in 0..samples {
+        let timed = |c: &mut DistributedMatrix<U>| -> Result<f64, cuda_distributed::Error> {
             world.barrier()?;
             let start = Instant::now();
-            product.run(&mut c)?;
+            product.run(c)?;
             world.synchronize()?;
-            times.push(1e3 * start.elapsed().as_secs_f64());
+            Ok(1e3 * start.elapsed().as_secs_f64())
+        };
+        let mut ms = vec![timed(&mut c)?];
+        let result = c.to_host()?;
+        if !world.device().is_soft() {
+            ms = (0..self.samples).map(|_| timed(&mut c)).collect::<Result<_, _>>()?;
         }
-        times.sort_by(f64::total_cmp);
-        let ms = times.get(times.len() / 2).copied();
-        Ok(Ran { result, ms, transport: world.transport() })
+        let device = world.device().info().kind;
+        let samples = Samples { device, launches: 1, gap_free: None, ms, enqueue_ms: Vec::new() };
+        Ok(Ran { result, samples, transport: world.transport() })
     }
 }
 
-/// One line of the results.
-#[derive(Serialize)]
-struct Line {
-    gpus: usize,
-    device: String,
-    transport: String,
-    m: usize,
-    n: usize,
-    k: usize,
-    compute: &'static str,
-    output: &'static str,
-    /// Of all devices together, from the call to the end.
-    time_ms: Option<f64>,
-    gflops: Option<f64>,
-    /// On one of the devices.
-    one_ms: Option<f64>,
-    speedup: Option<f64>,
-    max_abs_error: Option<f64>,
-    passed: bool,
-}
-
 /// Runs products on all devices, and with `is_compared` also on the first alone. Each result is
-/// checked against the product in f64.
+/// checked against the product in f64. The seed is that of random matrices.
 pub fn all(
     devices: &[Device],
-    products: impl Iterator<Item = Result<(Operands, Bound, u64), Error>>,
+    products: impl Iterator<Item = Result<(Operands, Bound, Option<u64>), Error>>,
     (samples, is_compared): (u32, bool),
-    format: Format,
+    mut reporter: Reporter,
     mut keep: impl FnMut(&Matrix) -> Result<(), Error>,
 ) -> Result<Outcome, Error> {
     let mut outcome = Outcome::Right;
-    for next in products {
+    for (place, next) in products.enumerate() {
+        if !reporter.is_wanted() {
+            break;
+        }
         let (operands, bound, seed) = next?;
-        let gemm = *operands.gemm();
+        let setting = Setting {
+            device: &devices[0],
+            gpus: Some(devices.len()),
+            gemm: *operands.gemm(),
+            seed,
+            cublas_version: None,
+            l2: None,
+            samples,
+        };
+        if place == 0 {
+            reporter.begin(&setting)?;
+        }
         let one = match is_compared {
             true => {
-                progress::step("on one device", || product(&devices[..1], &operands, samples))?.ms
+                let one = || product(&devices[..1], &operands, samples);
+                Some(progress::step("on one device", one)?.samples)
             }
             false => None,
         };
@@ -202,7 +201,7 @@ pub fn all(
         let check = progress::portion(
             "checking against the product in f64",
             host::verify::progress,
-            || operands.reference(bound, seed)?.check(&ran.result),
+            || operands.reference(bound, seed.unwrap_or(0))?.check(&ran.result),
         )?;
         // Empty on GPUs.
         let findings = soft::take_findings();
@@ -211,51 +210,24 @@ pub fn all(
             true => keep(&ran.result)?,
             false => outcome = Outcome::Wrong,
         }
-        let line = line(devices, &gemm, &ran, one, &check);
-        stdio::print(&match format {
-            Format::Json => json::line(&line),
-            Format::Table => text(&line, &gemm),
+        // Not in turn, so that there are no pairs.
+        let speedup = one.as_ref().map(|one| one.median() / ran.samples.median());
+        reporter.result(&Record {
+            setting,
+            title: Title { name: select::NAME, ..Title::default() },
+            samples: ran.samples,
+            sets: 1,
+            load: None,
+            check,
+            unrounded: None,
+            speedup: speedup.map(|median| Ratio { median, interval: None }),
+            share_of_cublas: None,
+            transport: Some(ran.transport),
+            one,
+            findings,
         })?;
     }
     Ok(outcome)
-}
-
-fn line(devices: &[Device], gemm: &Gemm, ran: &Ran, one: Option<f64>, check: &Check) -> Line {
-    let gflops = ran.ms.map(|ms| gemm.flops() / ms * 1e-6);
-    let speedup = one.zip(ran.ms).map(|(one, all)| one / all);
-    Line {
-        gpus: devices.len(),
-        device: devices[0].info().name.clone(),
-        transport: ran.transport.clone(),
-        m: gemm.m,
-        n: gemm.n,
-        k: gemm.k,
-        compute: gemm.compute.name(),
-        output: gemm.output.name(),
-        time_ms: ran.ms,
-        gflops,
-        one_ms: one,
-        speedup,
-        max_abs_error: check.largest.map(|largest| largest.error),
-        passed: check.passed(),
-    }
-}
-
-fn text(line: &Line, gemm: &Gemm) -> String {
-    let verdict = if line.passed { "PASS" } else { "FAIL" };
-    let time = line.time_ms.map_or_else(String::new, |ms| {
-        let speedup =
-            line.speedup.map_or_else(String::new, |speedup| format!(", {speedup:.2} x one device"));
-        format!("  {}, {} GFLOP/s{speedup}", milliseconds(ms), number(line.gflops, 0))
-    });
-    format!(
-        "{verdict}  {} {}{time}  on {} x {}, {}\n",
-        Shape::of(gemm),
-        line.compute,
-        line.gpus,
-        line.device,
-        line.transport
-    )
 }
 
 /// Refuses options that are for one device.

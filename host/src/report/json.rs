@@ -11,6 +11,7 @@ use gemm_report::row::{Errors, Ladder, Times, Worst};
 use gemm_report::{Origin, Row, Status};
 use host::compare::row;
 use host::format::is_control_or_format;
+use host::time::Samples;
 use host::verify::{Bound, Check, Method};
 use host::{DeviceKind, Environment, Title};
 use serde::Serialize;
@@ -67,7 +68,7 @@ pub fn environment(setting: &Setting<'_>) -> Result<String, Error> {
         // Without the program's path.
         command: arguments.map(|one| one.to_string_lossy().into_owned()).collect(),
         unix_time: SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|time| time.as_secs()),
-        device: Some(info.name.clone()),
+        device: Some(setting.device_name()),
         device_kind: Some(setting.device_kind().to_owned()),
         compute_capability: Some(setting.compute_capability()),
         device_memory_bytes: Some(info.total_memory),
@@ -94,7 +95,8 @@ fn value(findings: &Findings) -> Value {
 fn subject(setting: &Setting<'_>, title: &Title) -> Row {
     let config = setting.device.is_soft().then(|| soft::device().config());
     let ladder = Ladder {
-        device: Some(setting.device.info().name.clone()),
+        device: Some(setting.device_name()),
+        gpus: setting.gpus,
         device_kind: Some(setting.device_kind().to_owned()),
         compute_capability: Some(setting.compute_capability()),
         cublas_version: setting.cublas_version.map(str::to_owned),
@@ -109,23 +111,19 @@ fn subject(setting: &Setting<'_>, title: &Title) -> Row {
 /// The row of a result.
 fn row(record: &Record<'_>) -> Row {
     let Record { setting, title, samples, sets, load, check, .. } = record;
-    let Record { speedup, share_of_cublas, findings, unrounded, .. } = record;
+    let Record { speedup, share_of_cublas, findings, unrounded, transport, one, .. } = record;
     let gflops = samples.gflops(setting.gemm.flops());
     let peak = setting.peak().map(|peak| peak.gflops());
     let subject = subject(setting, title);
     let ladder = Ladder {
-        clock: Some(match samples.device {
-            DeviceKind::Gpu => "gpu_events".to_owned(),
-            DeviceKind::Soft => "cpu_simulation".to_owned(),
+        clock: Some(match (samples.device, setting.gpus) {
+            (DeviceKind::Gpu, None) => "gpu_events".to_owned(),
+            (DeviceKind::Gpu, Some(_)) => "host".to_owned(),
+            (DeviceKind::Soft, _) => "cpu_simulation".to_owned(),
         }),
-        time_ms: Some(Times {
-            median: samples.median(),
-            interval: samples.interval(),
-            mean: Some(samples.mean()),
-            min: Some(samples.min()),
-            max: Some(samples.max()),
-            samples: samples.ms.to_vec(),
-        }),
+        time_ms: Some(times(samples)),
+        transport: transport.clone(),
+        one_time_ms: one.as_ref().map(times),
         peak_gflops: peak,
         percent_of_peak: percent(gflops, peak),
         speedup: speedup.map(|ratio| ratio.median),
@@ -161,6 +159,17 @@ fn row(record: &Record<'_>) -> Row {
         (row.percent_of_ffma, row.percent_of_copy) = (load.percent_of_ffma, load.percent_of_copy);
     }
     row
+}
+
+fn times(samples: &Samples) -> Times {
+    Times {
+        median: samples.median(),
+        interval: samples.interval(),
+        mean: Some(samples.mean()),
+        min: Some(samples.min()),
+        max: Some(samples.max()),
+        samples: samples.ms.clone(),
+    }
 }
 
 fn errors(check: &Check) -> Errors {

@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, Row, Table};
 use host::kernels::abi::{Arithmetic, KernelDescriptor};
 use host::time::Samples;
 use host::verify::{Bound, Check, Deviation, Method};
-use host::{Compute, DeviceInfo, DeviceKind, Element, Gemm, L2, Load, select};
+use host::{Compute, DeviceInfo, DeviceKind, Element, Gemm, L2, Load, Shape, select};
 use serde::Serialize;
 
 use super::format::{Format, milliseconds, number, percent, scientific};
@@ -88,8 +88,37 @@ pub fn list_auto(format: Format) -> Result<(), Error> {
 pub fn result(record: &Record<'_>, format: Format) -> Result<(), Error> {
     match format {
         Format::Json => print(&json::result(record)),
-        Format::Table => print_styled(&page(record), &[accent(record.status().word())]),
+        Format::Table => {
+            let text = match record.setting.gpus {
+                Some(_) => on_several(record),
+                None => page(record),
+            };
+            print_styled(&text, &[accent(record.status().word())])
+        }
     }
+}
+
+/// A result on several devices as a line.
+fn on_several(record: &Record<'_>) -> String {
+    let Record { setting, samples, speedup, transport, .. } = record;
+    let time = match samples.device {
+        DeviceKind::Gpu => {
+            let speed = number(samples.gflops(setting.gemm.flops()), 0);
+            let speedup = speedup.map(|ratio| format!(", {:.2} x one device", ratio.median));
+            let time = milliseconds(samples.median());
+            format!("  {time}, {speed} GFLOP/s{}", speedup.unwrap_or_default())
+        }
+        // A rate of the simulation would say nothing.
+        DeviceKind::Soft => String::new(),
+    };
+    format!(
+        "{}  {} {}{time}  on {}, {}\n",
+        record.verdict(),
+        Shape::of(&setting.gemm),
+        setting.gemm.compute,
+        setting.device_name(),
+        transport.as_deref().unwrap_or_default(),
+    )
 }
 
 /// One result as text: the product, a row of numbers, and what they mean.

@@ -10,7 +10,10 @@ use host::{Compute, Device, Gemm, L2, Load, Title, stats};
 /// The settings that all results of one call share.
 #[derive(Clone, Copy)]
 pub struct Setting<'a> {
+    /// The device, or the first of several.
     pub device: &'a Device,
+    /// Devices that share the product, with `--gpus`.
+    pub gpus: Option<usize>,
     pub gemm: Gemm,
     /// The seed of random matrices; none for files.
     pub seed: Option<u64>,
@@ -26,6 +29,12 @@ impl Setting<'_> {
     /// The f32 peak; none on the software device and for tensor cores, whose peak no driver tells.
     pub fn peak(&self) -> Option<Peak> {
         self.device.info().peak.filter(|_| self.gemm.compute == Compute::F32)
+    }
+
+    /// The device's name, with the number of devices if several share the product.
+    pub fn device_name(&self) -> String {
+        let name = &self.device.info().name;
+        self.gpus.map_or(name.clone(), |gpus| format!("{gpus} x {name}"))
     }
 
     /// For JSON.
@@ -52,10 +61,15 @@ pub struct Record<'a> {
     pub check: Check,
     /// The check against unrounded A and B, if `check` rounds them.
     pub unrounded: Option<Check>,
-    /// The speed-up over the last rung that ran; none on the software device.
+    /// The speed-up over the last rung that ran, or of several devices over one; none on the
+    /// software device.
     pub speedup: Option<Ratio>,
     /// The throughput as a share of cuBLAS's, measured in turn with it.
     pub share_of_cublas: Option<Ratio>,
+    /// How matrices travelled between several devices.
+    pub transport: Option<String>,
+    /// The times on the first of several devices, if `bench` compares.
+    pub one: Option<Samples>,
     /// What the checks of the software device found.
     pub findings: Findings,
 }

@@ -171,7 +171,6 @@ impl BenchArgs {
                 ("--table", self.table.is_some()),
                 ("--measure", self.measure.is_some()),
                 ("--format csv", matches!(self.format, RowFormat::Csv)),
-                ("--save", self.save.is_some()),
             ],
         )
     }

@@ -224,7 +224,6 @@ impl RunArgs {
                 ("--blocks-per-multiprocessor", self.blocks_per_multiprocessor.is_some()),
                 ("--table", self.table.is_some()),
                 ("--measure", self.measure.is_some()),
-                ("--save", self.save.is_some()),
             ],
         )
     }
