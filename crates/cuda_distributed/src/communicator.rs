@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cuda_gemm::Stream;
+use cuda_gemm::{Event, Stream};
 
-use crate::driver::{self, Event};
+use crate::driver;
 use crate::error::Error;
 use crate::hub::{Control, Messages};
 
@@ -120,8 +120,8 @@ impl Copies {
         // SAFETY: the caller's contract.
         let copied = unsafe { self.copy(stream, offers, receives) };
         // After an error, others wait for the copies before it.
-        let done = Event::record(stream).inspect_err(|_| _ = stream.synchronize())?;
-        let bits = done.bits();
+        let done = stream.record().inspect_err(|_| _ = stream.synchronize())?;
+        let bits = driver::bits(&done);
         recorded.push(done);
         copied?;
         self.control.exchange(FETCHED, bits.to_le_bytes().to_vec())
@@ -179,7 +179,7 @@ impl Copies {
         }
         // A rank keeps its lock until its copies are enqueued and recorded.
         for rank in 0..self.recorded.len() {
-            self.recorded(rank).iter().for_each(Event::wait);
+            self.recorded(rank).iter().for_each(|event| _ = event.synchronize());
         }
     }
 }
@@ -191,8 +191,8 @@ impl Communicator for Copies {
         sends: &[Piece],
         receives: &[Piece],
     ) -> Result<(), Error> {
-        let ready = Event::record(stream)?;
-        let mut message = vec![ready.bits()];
+        let ready = stream.record()?;
+        let mut message = vec![driver::bits(&ready)];
         for piece in sends {
             message.extend([piece.peer as u64, piece.address, piece.bytes as u64]);
         }
@@ -307,7 +307,7 @@ mod tests {
             // SAFETY: the memory has these bytes, and stays until the transfer is over.
             let result = unsafe { copies.transfer(&stream, &[send], &[receive]) };
             // Nobody reads the memory any more.
-            let events = |rank| copies.recorded(rank).iter().all(Event::is_done);
+            let events = |rank| copies.recorded(rank).iter().all(|event| event.is_done().unwrap());
             assert!(events(0) && events(1));
             result
         };

@@ -3,74 +3,15 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use cuda_driver::sys::{self, CUcontext, CUdeviceptr, CUevent, CUresult};
-use cuda_gemm::{Device, Error, Stream};
+use cuda_driver::sys::{self, CUcontext, CUdeviceptr, CUevent};
+use cuda_gemm::{Device, Error, Event, Stream};
 use cust::context::legacy::CurrentContext;
 use cust::stream::{Stream as CudaStream, StreamFlags};
 
-/// `CU_EVENT_DISABLE_TIMING`.
-const DISABLE_TIMING: u32 = 2;
-
-/// A point in a stream's work.
-pub(crate) struct Event {
-    raw: CUevent,
-    device: Device,
+/// The handle, for other ranks of this process while this event exists.
+pub(crate) fn bits(event: &Event) -> u64 {
+    event.as_raw().0.expose_provenance() as u64
 }
-
-impl Event {
-    /// The work enqueued so far.
-    pub(crate) fn record(stream: &Stream) -> Result<Self, Error> {
-        let device = stream.device();
-        let _current = device.enter()?;
-        let mut raw = CUevent::NULL;
-        // SAFETY: `raw` is valid for the write.
-        let code = unsafe { sys::cuEventCreate(&raw mut raw, DISABLE_TIMING) };
-        device.check("cuEventCreate", code)?;
-        let event = Self { raw, device: device.clone() };
-        let _exclusive = stream.exclusive();
-        // SAFETY: both exist.
-        device.check("cuEventRecord", unsafe { sys::cuEventRecord(raw, stream.as_raw()) })?;
-        Ok(event)
-    }
-
-    /// The handle, for other ranks of this process while this event exists.
-    pub(crate) fn bits(&self) -> u64 {
-        self.raw.0.expose_provenance() as u64
-    }
-
-    /// Makes later work of a stream wait, also for an event of another device.
-    pub(crate) fn make_wait(&self, stream: &Stream) -> Result<(), Error> {
-        make_wait(stream, self.bits())
-    }
-
-    /// Waits on the host until the work is done. A failed wait also is an end.
-    pub(crate) fn wait(&self) {
-        let Ok(_current) = self.device.enter() else { return };
-        // SAFETY: the event exists.
-        _ = unsafe { sys::cuEventSynchronize(self.raw) };
-    }
-
-    /// Whether the work is done. A failed query also is an end: nothing is left to wait for.
-    pub(crate) fn is_done(&self) -> bool {
-        let Ok(_current) = self.device.enter() else { return true };
-        // SAFETY: the event exists.
-        let code = unsafe { sys::cuEventQuery(self.raw) };
-        code != CUresult::CUDA_ERROR_NOT_READY
-    }
-}
-
-impl Drop for Event {
-    fn drop(&mut self) {
-        let _current = self.device.enter();
-        // SAFETY: not used again. Enqueued waits keep what they need.
-        _ = unsafe { sys::cuEventDestroy_v2(self.raw) };
-    }
-}
-
-// SAFETY: a handle that the driver lets any thread use.
-unsafe impl Send for Event {}
-// SAFETY: as above.
-unsafe impl Sync for Event {}
 
 /// Makes later work of a stream wait for an event of this process that exists.
 pub(crate) fn make_wait(stream: &Stream, event: u64) -> Result<(), Error> {

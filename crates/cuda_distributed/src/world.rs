@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Stream};
+use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Event, Stream};
 
 use crate::communicator::{Communicator, Copies, Piece, Recorded, ThroughHost, words};
-use crate::driver::{self, Event};
+use crate::driver;
 use crate::error::{Error, Failure};
 use crate::hub::{Control, Hub, Member};
 use crate::launcher::{self, launched};
@@ -396,12 +396,12 @@ impl World {
         let (stream, is_watched) = (&self.inner.transfers, self.uses_multiprocessors());
         if is_watched {
             let pending = &self.inner.watch.shared.pending;
-            wait_for_room(pending, |event| event.is_done(), &*self.inner.control)?;
+            wait_for_room(pending, |event| has_ended(event), &*self.inner.control)?;
         }
-        let before = if is_watched { Some(Event::record(stream)?) } else { None };
+        let before = if is_watched { Some(stream.record()?) } else { None };
         // SAFETY: the caller's contract.
         unsafe { self.inner.communicator.transfer(stream, sends, receives) }?;
-        let done = Arc::new(Event::record(stream)?);
+        let done = Arc::new(stream.record()?);
         if let Some(before) = before {
             self.inner.watch.expect(before, Arc::clone(&done));
         }
@@ -449,6 +449,11 @@ struct Pending<E> {
     done: E,
     /// When it was first seen to run.
     since: Option<Instant>,
+}
+
+/// Whether nothing is left to wait for: the work is done, or has failed.
+fn has_ended(event: &Event) -> bool {
+    event.is_done().unwrap_or(true)
 }
 
 /// Drops the first transfers that are done.
@@ -530,7 +535,7 @@ impl WatchShared {
             } else if let Some(reason) = error {
                 control.fail(crate::communicator::TRANSFER, None, reason);
                 continue;
-            } else if is_late(&mut lock(&self.pending), |event| event.is_done(), timeout) {
+            } else if is_late(&mut lock(&self.pending), |event| has_ended(event), timeout) {
                 let late = Failure::late("a transfer", 0, timeout);
                 control.fail(&late.operation, None, late.reason);
                 continue;

@@ -58,8 +58,8 @@ pub use cuda_driver::{soft, soft_cuda};
 /// Contexts, streams and addresses of the driver, as this crate's functions accept them.
 pub use cust;
 pub use device::{
-    Device, DeviceChoice, DeviceInfo, DeviceKind, Entered, EntryPoint, Environment, Exclusive,
-    Graph, Limits, Peak, Stream, Timer,
+    Device, DeviceChoice, DeviceInfo, DeviceKind, Entered, EntryPoint, Environment, Event,
+    Exclusive, Graph, Limits, Peak, Stream, Timer,
 };
 pub use error::{Error, ErrorKind};
 pub use gemm_matrix::{

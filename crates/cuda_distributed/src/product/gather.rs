@@ -6,13 +6,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use cuda_gemm::{DeviceMatrixRef, OutputOf};
+use cuda_gemm::{DeviceMatrixRef, Event, OutputOf};
 
 use super::local::{End, dense};
 use super::{Buffers, Call, DistributedRef, Multiply, swapped};
 use crate::communicator::Piece;
 use crate::distribution::{Distribution, common, within};
-use crate::driver::Event;
 use crate::error::Error;
 use crate::matrix::DistributedMatrix;
 use crate::world::Workspace;
@@ -169,7 +168,7 @@ impl<T: Multiply> Call<'_, '_, T> {
         }
         for (step, arrival) in (1..).zip(arrivals) {
             if let Some(arrival) = arrival {
-                arrival.make_wait(&compute)?;
+                compute.wait_for_event(&arrival)?;
             }
             run(step, c)?;
         }

@@ -14,13 +14,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use cuda_gemm::{DeviceMatrixRef, OutputOf};
+use cuda_gemm::{DeviceMatrixRef, Event, OutputOf};
 
 use super::local::{End, add, dense};
 use super::{Buffers, Call, Multiply};
 use crate::communicator::Piece;
 use crate::distribution::{cut, within};
-use crate::driver::Event;
 use crate::error::Error;
 use crate::matrix::DistributedMatrix;
 
@@ -131,7 +130,8 @@ impl<T: Multiply> Call<'_, '_, T> {
                 self.multiply(operands, part, self.product.beta, place, End::Epilogue)?;
                 continue;
             };
-            let waits = || arrival.as_ref().map_or(Ok(()), |arrival| arrival.make_wait(&compute));
+            let waits =
+                || arrival.as_ref().map_or(Ok(()), |arrival| compute.wait_for_event(arrival));
             if self.panels == 1 {
                 self.multiply(operands, sum(buffers.sum)?, 0.0, place, End::Stored)?;
                 waits()?;

@@ -2,6 +2,7 @@
 
 mod current;
 mod environment;
+mod event;
 mod graph;
 mod handle;
 mod info;
@@ -15,6 +16,7 @@ mod timer;
 
 pub use current::Entered;
 pub use environment::Environment;
+pub use event::Event;
 pub use graph::Graph;
 pub use handle::{Device, DeviceChoice};
 pub use info::{DeviceInfo, DeviceKind, Peak};

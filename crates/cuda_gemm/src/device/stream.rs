@@ -9,11 +9,7 @@ use cust::stream::{Stream as CudaStream, StreamFlags};
 
 use super::handle::Device;
 use super::queue::{Exclusive, Queue};
-use super::timer::Event;
 use crate::error::Error;
-
-/// `CU_EVENT_DISABLE_TIMING`.
-const DISABLE_TIMING: u32 = 2;
 
 /// A stream of a device, which runs its work in order.
 ///
@@ -195,17 +191,9 @@ impl Stream {
         if self.is_same(other) {
             return Ok(());
         }
-        let _current = self.device.enter()?;
-        let event = Event::new(&self.device, DISABLE_TIMING)?;
         // One lock after the other, so that two threads cannot deadlock.
-        {
-            let _exclusive = other.exclusive();
-            event.record(other)?;
-        }
-        let _exclusive = self.exclusive();
-        // SAFETY: the event and the stream exist.
-        let waits = unsafe { sys::cuStreamWaitEvent(self.as_raw(), event.raw(), 0) };
-        self.device.check("cuStreamWaitEvent", waits)
+        let event = other.record()?;
+        self.wait_for_event(&event)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The timer: the time between two CUDA events on a stream.
 
-use cuda_driver::sys::{self, CUevent, CUresult};
+use cuda_driver::sys;
 
+use super::event::Event;
 use super::handle::Device;
 use super::stream::Stream;
 use crate::error::Error;
@@ -43,7 +44,7 @@ impl Timer {
     ///
     /// [`Error::Driver`] if events run out.
     pub fn on(stream: &Stream) -> Result<Self, Error> {
-        let event = || Event::new(stream.device(), 0);
+        let event = || Event::timed(stream.device());
         Ok(Self { stream: stream.clone(), start: event()?, stop: event()? })
     }
 
@@ -85,8 +86,9 @@ impl Timer {
         self.stream.synchronize()?;
         let mut ms = 0.0;
         // SAFETY: both events exist and were recorded, and `ms` is valid for the write.
-        let elapsed =
-            unsafe { sys::cuEventElapsedTime(&raw mut ms, self.start.event, self.stop.event) };
+        let elapsed = unsafe {
+            sys::cuEventElapsedTime(&raw mut ms, self.start.as_raw(), self.stop.as_raw())
+        };
         self.stream.device().check("cuEventElapsedTime", elapsed)?;
         Ok((f64::from(ms), found))
     }
@@ -97,56 +99,6 @@ impl Timer {
     ///
     /// [`Error::Driver`].
     pub fn has_started(&self) -> Result<bool, Error> {
-        let device = self.stream.device();
-        let _current = device.enter()?;
-        // SAFETY: the event exists.
-        match unsafe { sys::cuEventQuery(self.start.event) } {
-            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
-            code => device.check("cuEventQuery", code).map(|()| true),
-        }
-    }
-}
-
-/// A point in the order of a stream's work.
-pub(super) struct Event {
-    event: CUevent,
-    device: Device,
-}
-
-// SAFETY: an event is a handle that the driver lets any thread use.
-unsafe impl Send for Event {}
-// SAFETY: as above.
-unsafe impl Sync for Event {}
-
-impl Event {
-    /// Makes an event. Without flags it records times.
-    pub(super) fn new(device: &Device, flags: u32) -> Result<Self, Error> {
-        let _current = device.enter()?;
-        let mut event = CUevent::NULL;
-        // SAFETY: `event` is valid for the write.
-        let created = unsafe { sys::cuEventCreate(&raw mut event, flags) };
-        device.check("cuEventCreate", created)?;
-        Ok(Self { event, device: device.clone() })
-    }
-
-    /// The driver's handle.
-    pub(super) fn raw(&self) -> CUevent {
-        self.event
-    }
-
-    /// Enqueues the event on a stream of its device. The caller has made the device current, and
-    /// has the right to enqueue.
-    pub(super) fn record(&self, stream: &Stream) -> Result<(), Error> {
-        // SAFETY: the event and the stream exist, on one device.
-        let recorded = unsafe { sys::cuEventRecord(self.event, stream.as_raw()) };
-        self.device.check("cuEventRecord", recorded)
-    }
-}
-
-impl Drop for Event {
-    fn drop(&mut self) {
-        let _current = self.device.enter();
-        // SAFETY: not used again; the driver keeps an event while work waits for it.
-        let _ = unsafe { sys::cuEventDestroy_v2(self.event) };
+        self.start.is_done()
     }
 }
