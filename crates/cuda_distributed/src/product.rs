@@ -252,8 +252,7 @@ impl<'m, T: Multiply> Product<'m, T> {
     /// Enqueues the product. All ranks make this call.
     ///
     /// The first call of a kind waits until all ranks agree on it, and allocates memory. Later ones
-    /// enqueue; with copies between devices they also wait for the other ranks to do so. A beta
-    /// allocates once more if partial sums travel and the epilogue does more than add.
+    /// enqueue; with copies between devices they also wait for the other ranks to do so.
     ///
     /// # Errors
     ///
@@ -273,7 +272,7 @@ impl<'m, T: Multiply> Product<'m, T> {
         let mut prepared = None;
         let ready = self.expect_fit(c).and_then(|()| {
             let call = Call::new(self, c)?;
-            let buffers = call.buffers(workspace)?;
+            let buffers = call.buffers::<U>(workspace)?;
             prepared = Some((call, buffers));
             Ok(())
         });
@@ -387,6 +386,8 @@ struct Buffers {
     parts: [u64; 2],
     /// The sum of this rank's part of C in f32, if it is not made in C.
     sum: u64,
+    /// A 1 of C's type, if there is a beta and the epilogue does more than add.
+    one: u64,
 }
 
 impl<'p, 'm, T: Multiply> Call<'p, 'm, T> {

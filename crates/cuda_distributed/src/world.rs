@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, Event, Stream};
+use cuda_gemm::{
+    Device, DeviceChoice, DeviceMatrix, DeviceMatrixMut, Event, Matrix, Scalar, Stream,
+};
 
 use crate::communicator::{Communicator, Copies, Piece, Recorded, ThroughHost, words};
 use crate::driver;
@@ -132,6 +134,20 @@ impl Workspace {
             // The old one goes first. Freeing it waits for the work with it.
             self.buffers.remove(name);
             let buffer = DeviceMatrix::zeros(stream, [1, words])?;
+            self.buffers.insert(name, buffer);
+        }
+        Ok(self.buffers[name].address())
+    }
+
+    /// The address of a 1 of this type, in memory of `stream`.
+    pub(crate) fn one<T: Scalar>(&mut self, stream: &Stream) -> Result<u64, Error> {
+        let name = T::ELEMENT.name();
+        if !self.buffers.contains_key(name) {
+            let buffer = DeviceMatrix::zeros(stream, [1, 1])?;
+            // SAFETY: no element is wider than f32, and nobody else uses the buffer.
+            let one =
+                unsafe { DeviceMatrixMut::<T>::from_address(stream, buffer.address(), [1, 1], 1) };
+            one?.upload(&Matrix::from_vec(1, 1, vec![1.0]))?;
             self.buffers.insert(name, buffer);
         }
         Ok(self.buffers[name].address())
@@ -558,8 +574,26 @@ impl Drop for Watch {
 
 #[cfg(test)]
 mod tests {
+    use cuda_gemm::f16;
+
     use super::*;
     use crate::hub::{Hub, Member};
+
+    #[test]
+    fn a_workspace_allocates_once() {
+        let stream = Device::open(DeviceChoice::Soft).unwrap().stream();
+        let mut workspace = Workspace::default();
+        let mut addresses = |bytes| {
+            [
+                workspace.buffer(&stream, "sums", bytes).unwrap(),
+                workspace.one::<f32>(&stream).unwrap(),
+                workspace.one::<f16>(&stream).unwrap(),
+            ]
+        };
+        let first = addresses(40);
+        assert!(first[1] != first[2]);
+        assert_eq!(addresses(24), first);
+    }
 
     #[test]
     fn few_transfers_are_in_flight() {

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use cuda_gemm::{DeviceMatrixRef, Event, OutputOf};
+use cuda_gemm::{DeviceMatrixRef, Event, OutputOf, Scalar};
 
 use super::local::{End, dense};
 use super::{Buffers, Call, DistributedRef, Multiply, swapped};
@@ -81,7 +81,7 @@ struct Task {
 }
 
 impl<T: Multiply> Call<'_, '_, T> {
-    pub(super) fn buffers(&self, workspace: &mut Workspace) -> Result<Buffers, Error> {
+    pub(super) fn buffers<U: Scalar>(&self, workspace: &mut Workspace) -> Result<Buffers, Error> {
         let world = self.product.a.matrix.world();
         let (stream, rank) = (world.device().stream(), world.rank());
         let [rows, cols] = &self.regions[rank];
@@ -100,12 +100,15 @@ impl<T: Multiply> Call<'_, '_, T> {
                 ([4 * all - own, received], names, self.panels == 1)
             }
         };
-        let mut buffers = Buffers { parts: [0; 2], sum: 0 };
+        let mut buffers = Buffers { parts: [0; 2], sum: 0, one: 0 };
         for ((address, name), bytes) in buffers.parts.iter_mut().zip(names).zip(parts) {
             *address = workspace.buffer(&stream, name, bytes)?;
         }
         if sum {
             buffers.sum = workspace.buffer(&stream, "sums", own)?;
+        }
+        if self.product.beta != 0.0 && !self.product.adds_only() {
+            buffers.one = workspace.one::<U>(&stream)?;
         }
         Ok(buffers)
     }
@@ -258,7 +261,7 @@ impl<T: Multiply> Call<'_, '_, T> {
         };
         let beta = if *is_first { 0.0 } else { 1.0 };
         self.multiply(operands, sum(())?, beta, place, End::Stored)?;
-        if *is_last { self.finish(&compute, sum(())?, part, place) } else { Ok(()) }
+        if *is_last { self.finish(&compute, sum(())?, part, place, buffers.one) } else { Ok(()) }
     }
 
     /// C without a product: K is 0.

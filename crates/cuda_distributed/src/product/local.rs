@@ -117,13 +117,14 @@ impl<T: Multiply> Call<'_, '_, T> {
         Ok(product)
     }
 
-    /// Makes a part of C of its complete sum, which is used up.
+    /// Makes a part of C of its complete sum, which is used up. `one` is that of the buffers.
     pub(super) fn finish<U>(
         &self,
         stream: &Stream,
         mut sum: DeviceMatrixMut<'_, f32>,
         mut c: DeviceMatrixMut<'_, U>,
         place: [&Range<usize>; 2],
+        one: u64,
     ) -> Result<(), Error>
     where
         U: Multiply,
@@ -140,13 +141,11 @@ impl<T: Multiply> Call<'_, '_, T> {
         }
         if beta != 0.0 {
             // Each row of C as a matrix of one column, times 1.
-            let one = DeviceMatrix::<U>::from_host(
-                stream,
-                &cuda_gemm::Matrix::from_vec(1, 1, vec![1.0]),
-            )?;
+            // SAFETY: the buffer has the element, which is only read.
+            let one = unsafe { DeviceMatrixRef::<U>::from_address(stream, one, [1, 1], 1) }?;
             let column = [shape[1], 1];
             let old = c.view().rows_as_matrices(column, 1)?;
-            gemm(old, &one)
+            gemm(old, one)
                 .alpha(beta)
                 .beta(1.0)
                 .run(sum.view_mut().rows_as_matrices(column, 1)?)?;

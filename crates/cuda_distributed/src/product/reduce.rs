@@ -138,7 +138,7 @@ impl<T: Multiply> Call<'_, '_, T> {
                 for step in &steps {
                     add(sum(received(*step, panel))?.view(), sum(buffers.sum)?)?;
                 }
-                self.finish(&compute, sum(buffers.sum)?, part, place)?;
+                self.finish(&compute, sum(buffers.sum)?, part, place, buffers.one)?;
                 continue;
             }
             waits()?;
@@ -152,7 +152,7 @@ impl<T: Multiply> Call<'_, '_, T> {
                 self.multiply(operands, part, self.product.beta, place, summand)?;
             } else {
                 self.multiply(operands, sum(total)?, 1.0, place, End::Stored)?;
-                self.finish(&compute, sum(total)?, part, place)?;
+                self.finish(&compute, sum(total)?, part, place, buffers.one)?;
             }
         }
         Ok(())
