@@ -74,7 +74,6 @@ struct State {
 struct Known {
     configuration: Configuration,
     ns: f64,
-    is_in_file: bool,
 }
 
 impl State {
@@ -87,16 +86,16 @@ impl State {
         }
         let Some(file) = &self.file else { return };
         match file.products(device) {
-            Ok(products) => self.insert(&products, true),
+            Ok(products) => self.insert(&products),
             Err(error) => (self.file, self.problem) = (None, Some(error)),
         }
     }
 
-    fn insert(&mut self, products: &[MeasuredProduct], is_in_file: bool) {
+    fn insert(&mut self, products: &[MeasuredProduct]) {
         for product in products {
             let (configuration, ns) = (product.best.configuration(), product.best.ns);
             if let Some(key) = product.key() {
-                self.known.insert(key, Known { configuration, ns, is_in_file });
+                self.known.insert(key, Known { configuration, ns });
             }
         }
     }
@@ -129,8 +128,8 @@ impl Store {
             self.refresh(device);
             state = self.read();
         }
-        let Known { configuration, ns, is_in_file } = *state.known.get(key)?;
-        let path = state.file.as_ref().filter(|_| is_in_file).map(|file| file.path().to_owned());
+        let Known { configuration, ns } = *state.known.get(key)?;
+        let path = state.file.as_ref().map(|file| file.path().to_owned());
         let source = path.map_or(Source::Process, Source::File);
         Some(MeasuredChoice { configuration, ns, source })
     }
@@ -180,15 +179,13 @@ impl Store {
         }
         let file = {
             let mut state = self.write();
-            state.insert(products, false);
+            state.insert(products);
             state.file.clone()
         };
         let Some(file) = file else { return Ok(()) };
         let added = file.add(device, products);
-        let mut state = self.write();
-        match &added {
-            Ok(()) => state.insert(products, true),
-            Err(_) => state.file = None,
+        if added.is_err() {
+            self.write().file = None;
         }
         added
     }

@@ -15,7 +15,7 @@ pub fn for_software(gemm: &Gemm) -> Configuration {
     let suits = |kernel: &&KernelDescriptor| {
         // Such a tile has no splits, and suits a one-step K alone.
         let is_for_short_k = kernel.abi() == KernelAbi::Batched;
-        gemm.suits(kernel) && (!is_for_short_k || depth <= kernel.tile().bk as usize)
+        !is_for_short_k || depth <= kernel.tile().bk as usize
     };
     let work = |kernel: &&KernelDescriptor| {
         let Tile { bm, bn, bk, .. } = kernel.tile();
@@ -27,4 +27,31 @@ pub fn for_software(gemm: &Gemm) -> Configuration {
     };
     let kernel = TILES.iter().copied().filter(suits).min_by_key(work);
     Configuration::new(kernel.unwrap_or(TILES[0]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::Epilogue;
+    use gemm_matrix::Axis;
+
+    #[test]
+    fn tiles_without_splits_are_for_one_step() {
+        let small = Gemm::new(32, 32, 16);
+        assert_eq!(for_software(&small).kernel.abi(), KernelAbi::Batched);
+        for m in [1, 32, 33, 500] {
+            for k in [17, 64, 1000] {
+                let kernel = for_software(&Gemm::new(m, 32, k)).kernel;
+                assert_eq!(kernel.abi(), KernelAbi::SplitK, "{m} x 32 x {k}: {}", kernel.name());
+            }
+        }
+    }
+
+    /// The choice is launched as it is.
+    #[test]
+    fn every_tile_suits_every_product() {
+        let features = Epilogue::new().scale(Axis::Row).bias(Axis::Column).residual();
+        let gemm = Gemm { pointers: true, epilogue: features, ..Gemm::new(5, 6, 7).stacked(3) };
+        assert!(TILES.iter().all(|kernel| gemm.suits(kernel)));
+    }
 }

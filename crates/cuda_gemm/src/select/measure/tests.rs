@@ -155,6 +155,27 @@ fn a_file_that_cannot_be_written_is_reported_once() {
 }
 
 #[test]
+fn what_is_in_no_file_is_known_to_this_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = device(folder.path());
+    let (auto, path) = (device.auto().unwrap(), file(folder.path()).path().to_owned());
+    let source = |gemm: &Gemm| auto.measured_choice(gemm).unwrap().source;
+    // The file can be read, and nobody gets the right to write it.
+    let lock = folder.path().join("products.json.lock");
+    fs::create_dir(&lock).unwrap();
+    assert!(matches!(auto.measure(&[layer()], 2), Err(Error::ProductFile { .. })));
+    assert_eq!(source(&layer()), Source::Process);
+    let reads_c = layer().scaled(1.0, 1.0);
+    auto.measure(&[reads_c], 2).unwrap();
+    assert_eq!(source(&reads_c), Source::Process);
+
+    fs::remove_dir(lock).unwrap();
+    device.keep_measurements_in(Some(file(folder.path())));
+    auto.measure(&[layer()], 2).unwrap();
+    assert_eq!(source(&layer()), Source::File(path));
+}
+
+#[test]
 fn a_capture_measures_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let device = device(folder.path());
