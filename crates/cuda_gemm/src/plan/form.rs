@@ -141,3 +141,64 @@ fn with_rows(gemm: Gemm, descriptor: &KernelDescriptor) -> Gemm {
     }
     Gemm { trans_a, trans_b, lda, ldb, ..gemm }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernels_gpu::{f32_kernels, kernels};
+
+    /// The place of an element of op(A) or op(B) in memory.
+    fn place(transposed: bool, ld: usize, row: usize, col: usize) -> usize {
+        if transposed { col * ld + row } else { row * ld + col }
+    }
+
+    fn places(gemm: &Gemm) -> [Vec<usize>; 2] {
+        let Gemm { m, n, k, trans_a, trans_b, lda, ldb, .. } = *gemm;
+        let all = |rows: usize, cols: usize, transposed: bool, ld: usize| {
+            let place = move |i: usize| place(transposed, ld, i / cols, i % cols);
+            (0..rows * cols).map(place).collect()
+        };
+        [all(m, k, trans_a, lda), all(k, n, trans_b, ldb)]
+    }
+
+    fn products() -> impl Iterator<Item = Gemm> {
+        let sizes = [1, 2, 5];
+        let shapes = sizes.into_iter().flat_map(move |m| {
+            sizes.into_iter().flat_map(move |n| sizes.into_iter().map(move |k| Gemm::new(m, n, k)))
+        });
+        let layouts = shapes.flat_map(|gemm| {
+            let layouts = [[false, false], [true, false], [false, true], [true, true]];
+            layouts.into_iter().map(move |[a, b]| gemm.transposed(a, b))
+        });
+        layouts.flat_map(|gemm| {
+            [0, 3].map(|gap| gemm.leading_dimensions(gemm.lda + gap, gemm.ldb + gap, gemm.ldc))
+        })
+    }
+
+    /// A vector may be read as a row or as a column, with another leading dimension.
+    #[test]
+    fn every_element_stays_where_it_lies() {
+        for gemm in products() {
+            for kernel in kernels() {
+                let form = KernelForm::new(&gemm, kernel);
+                let given = if form.transposes_c { swapped(&gemm) } else { gemm };
+                assert_eq!(places(&form.gemm), places(&given), "{}: {gemm:?}", kernel.name());
+            }
+        }
+    }
+
+    /// Else it would be copied first: bulk copies read no column of single elements.
+    #[test]
+    fn a_column_without_gaps_is_read_as_a_row() {
+        for gemm in products() {
+            for kernel in f32_kernels() {
+                let form = KernelForm::new(&gemm, kernel);
+                let Gemm { trans_a, trans_b, lda, ldb, .. } = form.gemm;
+                let lies = [(trans_a, lda), (trans_b, ldb)].into_iter();
+                for ((is_row, ld), is_column) in lies.zip(form.are_columns(kernel)) {
+                    assert!(!is_column || is_row || ld > 1, "{}: {gemm:?}", kernel.name());
+                }
+            }
+        }
+    }
+}

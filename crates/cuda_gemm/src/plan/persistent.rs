@@ -36,3 +36,28 @@ pub(super) fn launches(descriptor: &KernelDescriptor, gemm: &Gemm, limits: &Limi
     }
     launches
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::find_kernel;
+
+    #[test]
+    fn as_many_products_share_a_launch_as_it_can_count_tiles_of() {
+        let kernel = find_kernel("tf32_128x128").unwrap();
+        let [bm, bn] = [kernel.tile().bm as usize, kernel.tile().bn as usize];
+        for [rows, cols] in [[1, 1], [3, 5], [1 << 15, 1 << 14], [1 << 15, 1 << 15], [1 << 16, 3]] {
+            for batch in [0, 1, 2, 3, 100, (1 << 31) - 1] {
+                let gemm = Gemm { batch, ..Gemm::new(rows * bm, cols * bn, 64) };
+                let products = u64::from(products_per_launch(kernel, &gemm));
+                // Of the largest panel.
+                let tiles = (rows.min(1 << 15) * cols.min(1 << 15)) as u64;
+                let is_counted = |products: u64| tiles * products < 1 << 31;
+                let name = format!("{rows} x {cols} tiles, {batch} products: {products}");
+                assert!(products == 1 || is_counted(products), "{name}");
+                let is_all = products == batch.max(1) as u64;
+                assert!(is_all || !is_counted(products + 1), "{name}");
+            }
+        }
+    }
+}

@@ -305,6 +305,52 @@ mod tests {
         assert_eq!(plan.workspace(), Workspace { partials: 3 * 3 * tile, counters: 2 });
     }
 
+    /// One workspace serves one launch after the other.
+    #[test]
+    fn the_workspace_is_enough_for_each_panel() {
+        let descriptor =
+            LADDER.iter().find(|descriptor| descriptor.abi() == KernelAbi::StreamK).unwrap();
+        let [bm, bn, bk] = [descriptor.tile().bm, descriptor.tile().bn, descriptor.tile().bk]
+            .map(|size| size as usize);
+        // Nine tiles for eight blocks, and one tile of seven steps.
+        let limits = Limits { grid: [8, 9, 1], ..Limits::H200 };
+        let gemm = Gemm::new(10 * bm, bn, 7 * bk);
+        let (launches, workspace) = launches(descriptor, &gemm, 1, &limits);
+        let [first, last] = &launches[..] else { panic!("{launches:?}") };
+        assert_eq!([first, last].map(|panel| panel.grid[0]), [8, 7]);
+        assert_eq!([first, last].map(|panel| panel.stream_k_tiles), [9, 1]);
+        for launch in [first, last] {
+            let partials = 3 * u128::from(launch.grid[0]) * (bm * bn) as u128;
+            assert!(workspace.partials >= partials, "{workspace:?}: {launch:?}");
+            assert!(
+                workspace.counters >= launch.stream_k_tiles.into(),
+                "{workspace:?}: {launch:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn products_share_launches_if_tiles_are_counted_and_tensor_maps_reach() {
+        let descriptor =
+            LADDER.iter().find(|descriptor| descriptor.abi() == KernelAbi::StreamK).unwrap();
+        let [bm, bn] = [descriptor.tile().bm as usize, descriptor.tile().bn as usize];
+        let share = |gemm| products_per_launch(descriptor, &gemm);
+        // Strides below 2^40 bytes.
+        let short = 4 * bm;
+        let long = (1 << 40) / 4;
+        for (strides, products) in
+            [([short, short], 2), ([long - 1, long - 1], 2), ([long, short], 1), ([short, long], 1)]
+        {
+            let [stride_a, stride_b] = strides;
+            let gemm = Gemm { batch: 2, stride_a, stride_b, ..Gemm::new(bm, bn, 4) };
+            assert_eq!(share(gemm), products, "{strides:?}");
+        }
+        // As many tiles as the largest panel, and more.
+        let half = Gemm::new(bm << 15, bn << 14, 4);
+        assert_eq!(share(Gemm { batch: 2, ..half }), 2);
+        assert_eq!(share(Gemm { batch: 3, ..half }), 1);
+    }
+
     #[test]
     fn the_largest_c_is_cut_into_panels() {
         let descriptor =

@@ -138,3 +138,49 @@ impl Auto {
         asked.into_iter().min_by(|one, other| ns(one).total_cmp(&ns(other))).unwrap_or(whole)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{Device, DeviceChoice};
+    use crate::plan::find_kernel;
+    use crate::problem::Compute;
+
+    /// Of the splits, clusters, copies and blocks, what is asked for stays, and the rest is free.
+    #[test]
+    fn a_division_is_the_fastest_that_has_what_is_asked_for() {
+        let auto = Device::open(DeviceChoice::SoftSm90).unwrap().auto().unwrap();
+        let kernel = find_kernel("wgmma_split_128x128").unwrap();
+        let most_blocks = kernel.blocks_per_multiprocessor();
+        assert!(most_blocks > 1);
+        let ns = |gemm: &Gemm, one: &Configuration| auto.model.time(gemm, one).unwrap().ns;
+        for [m, n, k] in [[128, 256, 8192], [512, 512, 4096], [1024, 4096, 512], [300, 64, 65]] {
+            let gemm = Gemm::new(m, n, k).computed_in(Compute::Bf16);
+            let form = KernelForm::new(&gemm, kernel);
+            for splits in [1, 2, 4, 8] {
+                let splits_k = Asked { splits: Some(splits), ..Asked::default() };
+                let division = auto.division(&gemm, kernel, splits_k);
+                let splits = splits.min(most_splits(&gemm, kernel));
+                let most = most_multicast(&form, kernel, splits);
+                assert_eq!((division.splits, division.clusters), (splits, None), "{gemm:?}");
+                assert!(division.multicast <= most, "{division} of {gemm:?}");
+                for multicast in [1, 2, 4].into_iter().filter(|multicast| *multicast <= most) {
+                    let multicasts = Asked { multicast: Some(multicast), ..splits_k };
+                    let one = auto.division(&gemm, kernel, multicasts);
+                    assert_eq!((one.splits, one.multicast), (splits, multicast), "{gemm:?}");
+                    assert_eq!(one.clusters, None);
+                    assert!(ns(&gemm, &division) <= ns(&gemm, &one), "{division}: {one}");
+                }
+            }
+            for blocks in 1..=most_blocks {
+                let blocks_per_multiprocessor = Some(blocks);
+                let of_blocks = Asked { blocks_per_multiprocessor, ..Asked::default() };
+                let division = auto.division(&gemm, kernel, of_blocks);
+                let has = division.blocks_per_multiprocessor.unwrap_or(most_blocks);
+                assert_eq!(has, blocks, "{division} of {gemm:?}");
+            }
+            let clusters = Asked { clusters: Some(3), ..Asked::default() };
+            assert_eq!(auto.division(&gemm, kernel, clusters).clusters, Some(3));
+        }
+    }
+}

@@ -50,3 +50,29 @@ pub(super) fn copied(form: &KernelForm, kernel: &KernelDescriptor, staged: bool)
         Reads::Anywhere => false,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernels_gpu::f32_kernels;
+
+    /// The plans of other kernels ignore `staged`.
+    #[test]
+    fn split_k_alone_stages_what_it_can_read() {
+        for transposed in [[false, false], [true, false], [false, true], [true, true]] {
+            // No row but the first begins on 16 bytes.
+            let gemm = Gemm::new(63, 65, 67).transposed(transposed[0], transposed[1]);
+            for kernel in f32_kernels() {
+                let form = KernelForm::new(&gemm, kernel);
+                let [plain, staged] = [false, true].map(|staged| copied(&form, kernel, staged));
+                let stages = kernel.abi() == KernelAbi::SplitK;
+                for (i, reads) in form.reads(kernel).into_iter().enumerate() {
+                    let name = format!("{} {i} of {transposed:?}", kernel.name());
+                    let is_slow = matches!(reads, Reads::Aligned | Reads::Unaligned);
+                    assert!(!stages || plain[i] == (reads == Reads::Copied), "{name}");
+                    assert_eq!(staged[i], plain[i] || stages && is_slow, "{name}");
+                }
+            }
+        }
+    }
+}

@@ -220,6 +220,9 @@ fn another_device_gets_scaled_costs() {
     let room = (shared("tile_64x64") + 1024) / (shared("tile_32x32") + 1024);
     assert_eq!(scaled.kernels()[1].aligned.resident, room);
     assert_eq!(scaled.costs().copy_gbytes, table.costs().copy_gbytes / 2.0);
+    // Each multiprocessor has its own connection to the L2 cache.
+    let share = 7.0 / f64::from(table.device().multiprocessors);
+    approx::assert_relative_eq!(scaled.costs().l2_gbytes, table.costs().l2_gbytes * share);
     assert_eq!(scaled.costs().clusters, [7, 3, 1, 1, 1, 1, 1, 1]);
     assert_eq!((scaled.device().multiprocessors, scaled.products().len()), (7, 0));
 }

@@ -190,3 +190,21 @@ fn more_blocks_than_fit_are_the_most() {
     assert_eq!(with(Some(most)), with(None));
     assert_ne!(with(Some(1)), with(None));
 }
+
+#[test]
+fn the_blocks_of_a_batch_are_those_of_its_launches() {
+    let limits = Limits { grid: [1 << 20, 1 << 10, 4], ..Limits::H200 };
+    for kernel in ["tile_64x64", "persistent"].map(|name| find_kernel(name).unwrap()) {
+        for batch in 1..=9 {
+            let gemm = Gemm::new(100, 200, 300).stacked(batch);
+            let plan = LaunchPlan::new(&Configuration::new(kernel), gemm, &limits, "a device");
+            let plan = plan.unwrap();
+            let grids = plan.all_launches().map(|(_, products, launch)| {
+                plan.grid(launch, products).map(u64::from).iter().product::<u64>()
+            });
+            let name = format!("{} of {}", batch, kernel.name());
+            assert_eq!(plan.launch_count(), plan.all_launches().count() as u64, "{name}");
+            assert_eq!(plan.block_count(), grids.sum::<u64>(), "{name}");
+        }
+    }
+}
