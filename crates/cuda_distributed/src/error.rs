@@ -10,7 +10,7 @@ use cuda_gemm::npy::NpyFileError;
 /// After [`Error::Lost`] and [`Error::Nccl`] the world is over on every rank. An error that
 /// only one rank has after all agreed on a call also ends it. After any other error the world goes
 /// on.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A rank is gone, or did not answer within the timeout.
@@ -94,6 +94,13 @@ pub enum Error {
     /// An error of this rank's device or product.
     #[error(transparent)]
     Gemm(#[from] cuda_gemm::Error),
+}
+
+impl fmt::Debug for Error {
+    /// The sentence: `unwrap` and a `main` that returns the error show this.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// Why a world is over.

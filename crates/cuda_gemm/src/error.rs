@@ -4,6 +4,7 @@
 
 mod kind;
 
+use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -21,7 +22,7 @@ use host_system::format::{alternatives, compared, excerpt};
 /// assert!(matches!(error, Error::Driver { code: CUresult::CUDA_ERROR_OUT_OF_MEMORY, .. }));
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// No kernel has this name.
@@ -492,6 +493,13 @@ pub enum Error {
         /// The code's meaning, and further details.
         reason: String,
     },
+}
+
+impl fmt::Debug for Error {
+    /// The sentence: `unwrap` and a `main` that returns the error show this.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 pub use kind::{ErrorKind, no_gpu};

@@ -23,7 +23,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, Write};
 use std::ops::Range;
@@ -39,13 +39,20 @@ pub use header::NpyError;
 use header::{Header, exact, read_header};
 
 /// A `.npy` file that cannot be used.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("cannot use {}: {source}", .path.display())]
 pub struct NpyFileError {
     /// The path of the file.
     pub path: PathBuf,
     /// The problem with it.
     pub source: NpyError,
+}
+
+impl fmt::Debug for NpyFileError {
+    /// The sentence: `unwrap` and a `main` that returns the error show this.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// An opened `.npy` file whose header describes an f32 or f16 matrix.
