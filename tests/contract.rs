@@ -19,6 +19,8 @@ mod entry_points;
 mod epilogues;
 #[path = "contract/graphs.rs"]
 mod graphs;
+#[path = "contract/groups.rs"]
+mod groups;
 #[path = "contract/handles.rs"]
 mod handles;
 #[path = "contract/nothing_summed.rs"]

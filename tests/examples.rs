@@ -55,6 +55,11 @@ fn reuse_plan() {
 }
 
 #[test]
+fn experts() {
+    assert_eq!(stdout("experts", &[]), "every token has its expert's outputs: true\n");
+}
+
+#[test]
 fn linear_layer() {
     let printed = stdout("linear_layer", &[]);
     assert_eq!(printed, "relu(sgemm + bias) is the layer's output: true\n");

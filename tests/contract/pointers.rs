@@ -2,89 +2,112 @@
 
 use cuda_gemm::{
     Activation, Axis, DeviceMatrixMut, Epilogue, Error, Extras, PointerBatch, PointerBatchMut,
+    Scalar, bf16, f16,
 };
+use host::kernels::abi::KernelDescriptor;
 use host::verify::{Bound, Method, Problem, Reference};
-use host::{DeviceMatrix, Gemm, Layout, Limits, Matrix};
+use host::{Compute, Device, DeviceMatrix, Gemm, Layout, Limits, Matrix};
 
 use crate::case::for_each_kernel;
 use crate::common::devices;
+use crate::tensor_core;
 
 /// Matrices that lie anywhere, aligned or not, transposed or not, one of them twice, with splits,
 /// panels, copies and an epilogue.
 #[test]
 fn every_kernel_of_batches_takes_pointers() {
-    for_each_kernel(|device, descriptor| {
-        let kernel = device.kernel(descriptor).unwrap();
-        if !descriptor.abi().has_pointer_batches() {
-            let refused = kernel.prepare(Gemm::new(2, 2, 2).batched_pointers(2));
-            assert!(matches!(refused, Err(Error::Unsuited { .. })));
-            return;
-        }
-        for ([m, n, k], [trans_a, trans_b], staged, blocks) in [
-            ([20, 36, 70], [false, false], false, u32::MAX),
-            ([33, 65, 9], [true, false], true, 2),
-            ([5, 7, 40], [false, true], true, u32::MAX),
-            ([4, 8, 0], [false, false], false, u32::MAX),
-        ] {
-            let count = 3;
-            let epilogue = Epilogue::new().bias(Axis::Column).activation(Activation::Relu);
-            let gemm = Gemm::new(m, n, k).scaled(1.5, -0.5).transposed(trans_a, trans_b);
-            let gemm = gemm.batched_pointers(count).then(epilogue);
-            let limits = Limits { grid: [blocks; 3], ..device.info().limits };
-            let splits = if descriptor.abi().splits_k() { 2 } else { 1 };
-            let plan = kernel.plan(gemm).splits(splits).staged(staged);
-            let plan = plan.within(&limits.min(&device.info().limits)).prepare().unwrap();
-            let host = |i: usize| {
-                let [rows, cols] = gemm.shapes()[i];
-                (0..count)
-                    .map(|product| Matrix::random(rows, cols, 70 + product as u64, i as u64))
-                    .collect::<Vec<_>>()
-            };
-            let place = |all: &[Matrix], ld| {
-                let on_device = all.iter().enumerate().map(|(offset, one)| {
-                    let layout = Layout { offset, ld, tail: 3 };
-                    let mut copy =
-                        DeviceMatrix::<f32>::zeros_in(device, [one.rows(), one.cols()], layout)
-                            .unwrap();
-                    copy.upload(one).unwrap();
-                    copy
-                });
-                on_device.collect::<Vec<_>>()
-            };
-            let [a, b, c] = [host(0), host(1), host(2)];
-            let (on_a, on_b, mut on_c) =
-                (place(&a, gemm.lda), place(&b, gemm.ldb), place(&c, gemm.ldc));
-            let bias = Matrix::random(1, n, 71, 9);
-            let on_bias = DeviceMatrix::<f32>::from_host(device, &bias).unwrap();
-            // The second product has the first one's B.
-            let b_of = |product: usize| if product == 1 { 0 } else { product };
-            let a_views: Vec<_> = on_a.iter().map(DeviceMatrix::view).collect();
-            let b_views: Vec<_> = (0..count).map(|i| on_b[b_of(i)].view()).collect();
-            let batch_a = PointerBatch::new(&a_views).unwrap();
-            let batch_b = PointerBatch::new(&b_views).unwrap();
-            let c_views = on_c.iter_mut().map(DeviceMatrix::view_mut).collect();
-            let mut batch_c = PointerBatchMut::new(c_views).unwrap();
-            let extras = Extras::new().bias(&on_bias);
-            plan.run_pointers(&batch_a, &batch_b, &mut batch_c, extras).unwrap();
-            drop(batch_c);
-            for product in 0..count {
-                let op = |one: &Matrix, trans| if trans { one.transposed() } else { one.clone() };
-                let (a, b) = (op(&a[product], trans_a), op(&b[b_of(product)], trans_b));
-                let Gemm { alpha, beta, .. } = gemm;
-                let (c, bound) = (Some(&c[product]), Bound::Probabilistic);
-                let problem = Problem { a: &a, b: &b, c, alpha, beta, bound };
-                let epilogue = host::verify::Epilogue {
-                    bias: Some((Axis::Column, bias.row(0))),
-                    activation: epilogue.activation,
-                    ..Default::default()
-                };
-                let reference = Reference::compute(problem, Method::Full, 0).unwrap();
-                let reference = reference.then(epilogue).unwrap();
-                let check = reference.check(&on_c[product].download().unwrap()).unwrap();
-                assert!(check.passed(), "{} {gemm:?} {product}: {check:?}", descriptor.name());
-            }
-        }
+    for_each_kernel(|device, descriptor| pointers::<f32, f32>(device, descriptor, Compute::F32));
+    tensor_core::for_each(|device, descriptor, compute| match compute {
+        Compute::F16 => pointers::<f16, f32>(device, descriptor, compute),
+        _ => pointers::<bf16, bf16>(device, descriptor, compute),
     });
+}
+
+/// A and B have type `T`, and C has type `U`.
+fn pointers<T: Scalar, U: Scalar>(
+    device: &Device,
+    descriptor: &'static KernelDescriptor,
+    compute: Compute,
+) {
+    let kernel = device.kernel(descriptor).unwrap();
+    if !descriptor.abi().has_pointer_batches() {
+        let refused = Gemm::new(2, 2, 2).computed_in(compute).batched_pointers(2);
+        assert!(matches!(kernel.prepare(refused), Err(Error::Unsuited { .. })));
+        return;
+    }
+    for ([m, n, k], [trans_a, trans_b], staged, blocks) in [
+        ([20, 36, 70], [false, false], false, u32::MAX),
+        ([33, 65, 9], [true, false], true, 2),
+        ([5, 7, 40], [false, true], true, u32::MAX),
+        ([4, 8, 0], [false, false], false, u32::MAX),
+    ] {
+        let count = 3;
+        let epilogue = Epilogue::new().bias(Axis::Column).activation(Activation::Relu);
+        let gemm = Gemm::new(m, n, k).scaled(1.5, -0.5).transposed(trans_a, trans_b);
+        let gemm = gemm.batched_pointers(count).then(epilogue);
+        let gemm = gemm.computed_in(compute).stored_as(U::ELEMENT);
+        let limits = Limits { grid: [blocks; 3], ..device.info().limits };
+        let splits = if descriptor.abi().splits_k() { 2 } else { 1 };
+        let plan = kernel.plan(gemm).splits(splits).staged(staged);
+        let plan = plan.within(&limits.min(&device.info().limits)).prepare().unwrap();
+        let host = |i: usize| {
+            let [rows, cols] = gemm.shapes()[i];
+            (0..count)
+                .map(|product| {
+                    let element = if i < 2 { T::ELEMENT } else { U::ELEMENT };
+                    Matrix::random(rows, cols, 70 + product as u64, i as u64).rounded(element)
+                })
+                .collect::<Vec<_>>()
+        };
+        let [a, b, c] = [host(0), host(1), host(2)];
+        let (on_a, on_b, mut on_c) = (
+            place::<T>(device, &a, gemm.lda),
+            place::<T>(device, &b, gemm.ldb),
+            place::<U>(device, &c, gemm.ldc),
+        );
+        // Of each product.
+        let bias = Matrix::random(count, n, 71, 9);
+        let on_bias = DeviceMatrix::<f32>::from_host(device, &bias).unwrap();
+        // The second product has the first one's B.
+        let b_of = |product: usize| if product == 1 { 0 } else { product };
+        let a_views: Vec<_> = on_a.iter().map(DeviceMatrix::view).collect();
+        let b_views: Vec<_> = (0..count).map(|i| on_b[b_of(i)].view()).collect();
+        let batch_a = PointerBatch::new(&a_views).unwrap();
+        let batch_b = PointerBatch::new(&b_views).unwrap();
+        let c_views = on_c.iter_mut().map(DeviceMatrix::view_mut).collect();
+        let mut batch_c = PointerBatchMut::new(c_views).unwrap();
+        let extras = Extras::new().bias(on_bias.batch(count).unwrap());
+        plan.run_pointers(&batch_a, &batch_b, &mut batch_c, extras).unwrap();
+        drop(batch_c);
+        for product in 0..count {
+            let op = |one: &Matrix, trans| if trans { one.transposed() } else { one.clone() };
+            let (a, b) = (op(&a[product], trans_a), op(&b[b_of(product)], trans_b));
+            let Gemm { alpha, beta, .. } = gemm;
+            let (c, bound) = (Some(&c[product]), Bound::Probabilistic);
+            let problem = Problem { a: &a, b: &b, c, alpha, beta, bound };
+            let epilogue = host::verify::Epilogue {
+                bias: Some((Axis::Column, bias.row(product))),
+                activation: epilogue.activation,
+                ..Default::default()
+            };
+            let reference = Reference::compute(problem, Method::Full, 0).unwrap();
+            let reference = reference.then(epilogue).unwrap().stored_as(U::ELEMENT);
+            let check = reference.check(&on_c[product].download().unwrap()).unwrap();
+            assert!(check.passed(), "{} {gemm:?} {product}: {check:?}", descriptor.name());
+        }
+    }
+}
+
+/// Copies of matrices, each of which begins one element further behind its buffer's begin.
+fn place<T: Scalar>(device: &Device, all: &[Matrix], ld: usize) -> Vec<DeviceMatrix<T>> {
+    let on_device = all.iter().enumerate().map(|(offset, one)| {
+        let layout = Layout { offset, ld, tail: 3 };
+        let shape = [one.rows(), one.cols()];
+        let mut copy = DeviceMatrix::<T>::zeros_in(device, shape, layout).unwrap();
+        copy.upload(one).unwrap();
+        copy
+    });
+    on_device.collect()
 }
 
 /// What is not as it was planned is refused.

@@ -189,6 +189,34 @@ pub enum Error {
         batch: usize,
     },
 
+    /// A grouped product of a transposed A.
+    #[error("A of a grouped product is not transposed: each of its rows belongs to a group")]
+    GroupedTranspose,
+
+    /// A grouped product with a stride of A or C.
+    #[error("A and C of a grouped product are one matrix each; make it with strides of 0")]
+    GroupedStrides,
+
+    /// Another number of ends than the product has groups.
+    #[error("there are {count} ends, and {groups} groups; pass an end for each group")]
+    GroupCount {
+        /// The number of ends.
+        count: usize,
+        /// The number of groups.
+        groups: usize,
+    },
+
+    /// The end of a group in front of the end of another group that comes before it.
+    #[error("group {group} ends at {end}, in front of the group before, which ends at {before}")]
+    GroupEnds {
+        /// The group, from 0.
+        group: usize,
+        /// Its end.
+        end: u32,
+        /// The end of the group before.
+        before: u32,
+    },
+
     /// A view of one matrix was requested of a batch.
     #[error("this is a batch of {count} matrices already; make the view of a single matrix")]
     NestedBatch {
@@ -296,8 +324,8 @@ pub enum Error {
 
     /// A device matrix on another stream than the plan.
     #[error(
-        "{what} is on another stream than the plan; prepare the product on that stream, or move \
-         the matrix with `DeviceMatrix::move_to`"
+        "{what}: on another stream than the plan; prepare the product on that stream, or move a \
+         matrix with `DeviceMatrix::move_to`"
     )]
     WrongStream {
         /// The matrix: `A`, `B` or `C`.

@@ -67,13 +67,13 @@ pub use gemm_matrix::{
 };
 pub use kernels_gpu as kernels;
 pub use matrix::{
-    AnyElement, AnyMatrix, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, IntoOperand,
+    AnyElement, AnyMatrix, DeviceMatrix, DeviceMatrixMut, DeviceMatrixRef, GroupEnds, IntoOperand,
     IntoOperandMut, Layout, OperandMut, OperandRef, PointerBatch, PointerBatchMut,
 };
 pub use plan::{
     Configuration, Extras, Kernel, Launch, LaunchPlan, Plan, PlanBuilder, RawExtra, RawExtras,
     Workspace, expect_planned, find_kernel, nearest_names,
 };
-pub use problem::{Compute, Epilogue, Gemm, MAX_DIMENSION};
+pub use problem::{Batching, Compute, Epilogue, Gemm, MAX_DIMENSION};
 pub use product::{OutputOf, Precision, Product, gemm};
 pub use select::{Auto, Table};

@@ -7,7 +7,7 @@ use gemm_matrix::{Activation, Axis, Scalar};
 
 use crate::device::Stream;
 use crate::error::Error;
-use crate::matrix::{DeviceMatrixMut, DeviceMatrixRef};
+use crate::matrix::{DeviceMatrixMut, DeviceMatrixRef, GroupEnds};
 use crate::plan::{Core, Extras, Plan, PlanBuilder, PlanCache, Variant, of_any_factors};
 use crate::problem::{Compute, Gemm};
 use crate::select::Auto;
@@ -200,6 +200,33 @@ impl<'m, 'e, T: Scalar> Product<'m, 'e, T> {
         self
     }
 
+    /// Makes a [grouped product](Gemm::grouped): each group of A's and C's rows has a B of its own.
+    ///
+    /// B is a batch, with a matrix for each group. A and B are in 16 bits.
+    ///
+    /// ```
+    /// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, GroupEnds, bf16, gemm};
+    ///
+    /// let device = Device::open(DeviceChoice::SoftSm90)?;
+    /// let numbers = |shape, of: &[f32]| {
+    ///     let of: Vec<_> = of.iter().map(|x| bf16::from_f32(*x)).collect();
+    ///     DeviceMatrix::from_slice(&device, shape, &of)
+    /// };
+    /// // Three tokens: one of the first expert, none of the second, two of the third.
+    /// let x = numbers([3, 1], &[1.0, 2.0, 3.0])?;
+    /// let experts = numbers([3, 2], &[1.0, 2.0, 0.0, 0.0, 10.0, 20.0])?;
+    /// let ends = GroupEnds::new(&device.stream(), &[1, 1, 3])?;
+    /// let mut y = DeviceMatrix::<f32>::zeros(&device, [3, 2])?;
+    /// gemm(&x, experts.batch(3)?).groups(&ends).run(&mut y)?;
+    /// assert_eq!(y.to_vec()?, [1.0, 2.0, 20.0, 40.0, 30.0, 60.0]);
+    /// # Ok::<(), cuda_gemm::Error>(())
+    /// ```
+    pub fn groups(mut self, ends: &'e GroupEnds) -> Self {
+        self.gemm = self.gemm.grouped(ends.count(), self.gemm.stride_b);
+        self.extras = self.extras.groups(ends);
+        self
+    }
+
     /// Sets the stream of the product, by default A's. All matrices belong to it.
     pub fn on(self, stream: &'m Stream) -> Self {
         Self { stream: Some(stream), ..self }
@@ -211,8 +238,8 @@ impl<'m, 'e, T: Scalar> Product<'m, 'e, T> {
     /// The default is [`Device::measure`](crate::Device::measure), which is off. With it, a choice
     /// follows from a measurement, and another choice may round differently.
     ///
-    /// [`Auto::measure`] has the details. Nothing is measured in a stream capture, or if device
-    /// memory is too short: then the model's choice counts. C is untouched by the measurement.
+    /// [`Auto::measure`] has the details. Nothing is measured of a grouped product, in a stream
+    /// capture, or if device memory is too short: then the model's choice counts. C is untouched by the measurement.
     ///
     /// ```
     /// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, bf16, gemm};
@@ -238,18 +265,26 @@ impl<'m, 'e, T: Scalar> Product<'m, 'e, T> {
     /// The product as numbers, for this C, or an error if the views do not go together.
     fn problem<U: OutputOf<T>>(&self, c: &DeviceMatrixRef<'_, U>) -> Result<Gemm, Error> {
         let Self { a, b, gemm, .. } = self;
-        let Gemm { m, n, k, batch, .. } = *gemm;
+        let Gemm { m, n, k, .. } = *gemm;
         Error::expect_shape("B", [b.rows(), b.cols()], [k, n])?;
         Error::expect_shape("C", [c.rows(), c.cols()], [m, n])?;
-        for (what, count) in [("A", a.count()), ("B", b.count()), ("C", c.count())] {
+        let counts = [("A", a.count()), ("B", b.count()), ("C", c.count())];
+        for ((what, count), batch) in counts.into_iter().zip(gemm.matrices()) {
             let is_shared = count == 1 && what != "C";
             if count != batch && !is_shared {
                 return Err(Error::BatchCount { what, count, batch });
             }
         }
-        let [stride_a, stride_b, _] = gemm.strides();
-        let gemm = Gemm { ldc: c.ld(), output: U::ELEMENT, ..*gemm };
-        Ok(gemm.batched(batch, [stride_a, stride_b, c.stride()]))
+        // A batch of one may have a stride, which would lead others out of it.
+        let stride = |count: usize, stride: usize| if count == 1 { 0 } else { stride };
+        Ok(Gemm {
+            ldc: c.ld(),
+            output: U::ELEMENT,
+            stride_a: stride(a.count(), a.stride()),
+            stride_b: stride(b.count(), b.stride()),
+            stride_c: stride(c.count(), c.stride()),
+            ..*gemm
+        })
     }
 
     /// The stream, if all matrices are on it.

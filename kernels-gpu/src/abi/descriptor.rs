@@ -279,6 +279,9 @@ pub enum KernelAbi {
     /// - The maps have a third dimension, the product; a box has one product.
     /// - There is an entry point for each storage layout of A and B: see
     ///   [`KernelDescriptor::entry_points`].
+    /// - Entry points for groups have `groups: *const GroupTile` in place of `batch` and `stride_c`:
+    ///   the [table](crate::abi::groups) of their tiles, which the launch in front writes. Boxes of A
+    ///   have BM rows.
     /// - The map of a transposed A has boxes of [`PANEL`](crate::abi::tensor_core::PANEL) columns
     ///   by BK rows.
     /// - The map of a transposed B has boxes of BK columns by the rows of an
@@ -320,13 +323,17 @@ pub enum KernelAbi {
     /// ```text
     /// m: u32, n: u32, k: u32, alpha: f32, a: *const u16, lda: u32, stride_a: u64,
     /// b: *const u16, ldb: u32, stride_b: u64, beta: f32, c: *mut f32, ldc: u32, stride_c: u64,
-    /// options: u32, epilogue: Parameters
+    /// options: u32, groups: *const GroupTile, epilogue: Parameters
     /// ```
     ///
     /// The products of a batch are along the grid's second dimension, and their A, B and C follow
-    /// at the strides. The only option is
-    /// [`HALF_OUTPUT`](crate::abi::tensor_core::options::HALF_OUTPUT). Entry points are those of
-    /// `WgmmaBatched`.
+    /// at the strides. The options are
+    /// [`HALF_OUTPUT`](crate::abi::tensor_core::options::HALF_OUTPUT) and
+    /// [`POINTERS_C`](crate::abi::tensor_core::options::POINTERS_C). Entry points are those of
+    /// `WgmmaBatched` for storage layouts.
+    ///
+    /// `groups` is null, or the [table](crate::abi::groups) of the tiles of groups, along the grid's
+    /// first dimension: there may be more blocks than tiles.
     MmaPointers,
 }
 
@@ -342,9 +349,9 @@ impl KernelAbi {
         self.has_epilogue()
     }
 
-    /// Whether batches of pointers are accepted.
+    /// Whether batches of pointers are accepted: in f32, or in 16 bits with copies of A and B.
     pub const fn has_pointer_batches(self) -> bool {
-        matches!(self, Self::Batched | Self::SplitK)
+        matches!(self, Self::Batched | Self::SplitK | Self::MmaPointers)
     }
 
     /// Whether A and B have tensor maps, which the driver must be able to make.
@@ -417,8 +424,9 @@ impl KernelDescriptor {
 
     /// The entry points for stored A and B.
     ///
-    /// There are four, in this order: neither, A, B, or both transposed. There is one if the
-    /// launch's parameters describe the layout, or the kernel accepts no transposes.
+    /// There are four, in this order: neither, A, B, or both transposed. Behind them are the
+    /// [`grouped_entry_points`](Self::grouped_entry_points). There is one if the launch's parameters
+    /// describe the layout, or the kernel accepts no transposes.
     ///
     /// `of_f16` is for a kernel of 16-bit operands, which has entry points for `bf16` and for
     /// `f16`.
@@ -427,6 +435,20 @@ impl KernelDescriptor {
             [] => core::slice::from_ref(&self.name),
             types => types[of_f16 as usize],
         }
+    }
+
+    /// The entry points for [groups](crate::abi::groups) of rows, if the kernel has its own for
+    /// them: for a plain B, and for a transposed one.
+    pub const fn grouped_entry_points(&self, of_f16: bool) -> &[&'static str] {
+        match self.entry_points(of_f16).split_at_checked(4) {
+            Some((_, grouped)) => grouped,
+            None => &[],
+        }
+    }
+
+    /// Whether a product's rows may be those of groups.
+    pub const fn has_groups(&self) -> bool {
+        matches!(self.abi, KernelAbi::MmaPointers) || !self.grouped_entry_points(false).is_empty()
     }
 
     /// Whether transposed A and B are accepted; if not, the kernel computes plain products alone.

@@ -4,6 +4,7 @@
 
 pub(crate) mod descriptor;
 pub mod epilogue;
+pub mod groups;
 pub mod layout;
 pub mod tensor_core;
 

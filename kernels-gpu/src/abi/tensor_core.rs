@@ -59,6 +59,11 @@ pub mod options {
     /// Only for a kernel with [`KernelAbi::WgmmaClusters`](crate::abi::KernelAbi::WgmmaClusters).
     pub const TRANSPOSED_C: u32 = 1 << 3;
 
+    /// C is an array of addresses, one per product of a batch.
+    ///
+    /// Only for a kernel with [`KernelAbi::MmaPointers`](crate::abi::KernelAbi::MmaPointers).
+    pub const POINTERS_C: u32 = 1 << 7;
+
     /// Where the number of blocks that share copies of B begins: see [`multicast`].
     const MULTICAST_AT: u32 = 4;
 
@@ -77,7 +82,8 @@ pub mod options {
     }
 }
 
-/// The entry points of a kernel with variants of `types`, or of `layouts` and types.
+/// The entry points of a kernel with variants of `types`, or of `layouts` and types, optionally
+/// followed by those for groups.
 ///
 /// The result is [`KernelDescriptor`](crate::abi::KernelDescriptor)'s `variants`. The suffixes are
 /// those of `#[kernel(variants(..))]`: `ta` and `tb` for transposes of A and B, then `f16`.
@@ -85,15 +91,22 @@ macro_rules! variants {
     ($kernel:ident, types) => {
         &[&[stringify!($kernel)], &[concat!(stringify!($kernel), "_f16")]]
     };
-    ($kernel:ident, layouts) => {
-        &[variants!(@layouts $kernel, ""), variants!(@layouts $kernel, "_f16")]
+    ($kernel:ident, layouts $(, $grouped:ident)?) => {
+        &[
+            variants!(@layouts $kernel, "" $(, $grouped)?),
+            variants!(@layouts $kernel, "_f16" $(, $grouped)?),
+        ]
     };
-    (@layouts $kernel:ident, $type:literal) => {
+    (@layouts $kernel:ident, $type:literal $(, $grouped:ident)?) => {
         &[
             concat!(stringify!($kernel), $type),
             concat!(stringify!($kernel), "_ta", $type),
             concat!(stringify!($kernel), "_tb", $type),
             concat!(stringify!($kernel), "_ta_tb", $type),
+            $(
+                concat!(stringify!($grouped), $type),
+                concat!(stringify!($grouped), "_tb", $type),
+            )?
         ]
     };
 }

@@ -328,8 +328,7 @@ pub unsafe fn stage_transposed(
 /// Copies two matrices of 16-bit elements of each product of a batch, as [`stage_operands()`] does.
 ///
 /// # Safety
-/// As for [`stage_operands()`], except that `ld_to` is a multiple of eight, and there are no arrays
-/// of addresses.
+/// As for [`stage_operands()`], except that `ld_to` is a multiple of eight.
 #[kernel(block = THREADS, min_blocks = BLOCKS)]
 pub unsafe fn stage_halves(
     a: *const u16,
@@ -347,19 +346,25 @@ pub unsafe fn stage_halves(
     a_blocks: u32,
     stride_a: u64,
     stride_b: u64,
+    pointer_batch: u32,
 ) {
     dependent_launch::begin();
     let block = thread::block_idx_x();
     let is_a = block < a_blocks;
+    let is_addressed = pointer_batch & if is_a { POINTERS_A } else { POINTERS_B } != 0;
     let (from, ld_from, to, ld_to) =
         if is_a { (a, lda, to_a, ld_to_a) } else { (b, ldb, to_b, ld_to_b) };
     let (rows, cols) = if is_a { (a_rows, a_cols) } else { (b_rows, b_cols) };
     let (stride, product) =
         (if is_a { stride_a } else { stride_b } as usize, thread::block_idx_y() as usize);
-    if stride == 0 && product > 0 {
+    if stride == 0 && product > 0 && !is_addressed {
         return;
     }
-    let from = from.wrapping_add(product * stride);
+    let from = match is_addressed {
+        // SAFETY: as the launch promises.
+        true => unsafe { addressed(from.cast_mut(), product as u32) }.cast_const(),
+        false => from.wrapping_add(product * stride),
+    };
     let to = to.wrapping_add(product * rows as usize * ld_to as usize);
     let (block, blocks) =
         if is_a { (block, a_blocks) } else { (block - a_blocks, thread::grid_dim_x() - a_blocks) };

@@ -141,7 +141,7 @@ impl Handle {
         };
         // A plan for misaligned operands may need memory for copies. The alignment of the matrices
         // in a batch of pointers is unknown.
-        let is_aligned = gemm.pointers || (addresses[0] | addresses[1]).is_multiple_of(16);
+        let is_aligned = gemm.has_pointers() || (addresses[0] | addresses[1]).is_multiple_of(16);
         let stream = self.stream.as_raw().0 as usize;
         let variant = Variant { stream, is_aligned, is_measured: false };
         let core = match self.plans.find(&gemm, variant) {

@@ -4,8 +4,9 @@ use cuda_driver::sys::CUtensorMap;
 use gemm_matrix::Element;
 use kernels_gpu::abi::KernelAbi;
 use kernels_gpu::abi::tensor_core::options;
+use kernels_gpu::utility::groups;
 
-use super::parameters::{Address, Arguments, places, pointers};
+use super::parameters::{Address, Arguments, GROUP_TILES, GroupTiles, places, pointers};
 use super::staging::{Operand, layout};
 use super::tensor_map;
 use super::workspace::Buffers;
@@ -45,6 +46,12 @@ impl Core {
             false => self.unread(),
         };
         let operands = [a, b, self.output(c)];
+        // An empty C has no tiles.
+        let grouping = self.grouping.as_ref().filter(|_| !self.launches.launches().is_empty());
+        if let Some(grouping) = grouping {
+            // SAFETY: the caller vouches for the ends.
+            unsafe { self.list_tiles(grouping, extras.ends)? };
+        }
         for part in self.launches.all_launches() {
             // SAFETY: the caller vouches for the memory.
             unsafe { self.launch(function, part, operands, factors, &extras)? };
@@ -62,14 +69,14 @@ impl Core {
     /// C as the kernel accepts it.
     fn output(&self, address: u64) -> Operand {
         let form = self.launches.form();
-        let Gemm { ldc, stride_c, pointers, output, .. } = form.gemm;
+        let Gemm { ldc, stride_c, output, .. } = form.gemm;
         Operand {
             address,
             // `Gemm::validate` accepted the leading dimension.
             ld: ldc as u32,
             stride: stride_c as u64,
             bytes: output.bytes() as u32,
-            is_addressed: pointers,
+            is_addressed: form.gemm.has_pointers(),
             transposed: form.transposes_c,
         }
     }
@@ -86,6 +93,27 @@ impl Core {
         let make =
             || tensor_map::part_maps(device, configuration, gemm, launch, operands, products);
         self.maps.get(([launch.row, launch.col], operands, products), make)
+    }
+
+    /// Lists the tiles of groups in the workspace.
+    ///
+    /// # Safety
+    ///
+    /// The ends are at this address.
+    unsafe fn list_tiles(&self, grouping: &EntryPoint, ends: u64) -> Result<(), Error> {
+        let Gemm { batch, m, .. } = self.launches.form().gemm;
+        let size = self.launches.configuration().kernel.tile().bm;
+        let [table, _] = self.buffers.as_ref().map_or([0; 2], Buffers::addresses);
+        // `validate` accepted the batch and the rows.
+        let [groups, rows] = [batch, m].map(|count| count as u32);
+        let mut arguments =
+            GroupTiles { ends: Address(ends), groups, rows, size, table: Address(table) };
+        let pointers = &pointers(&mut arguments, GROUP_TILES)[..GROUP_TILES.len()];
+        let blocks = groups.div_ceil(groups::THREADS);
+        // SAFETY: the driver copies the arguments during the call, and they are the kernel's. There
+        // is a thread for each group, and the workspace has room for the table, which only launches
+        // on this stream use.
+        unsafe { grouping.launch(&self.stream, (blocks, 1), groups::THREADS, 0, pointers) }
     }
 
     /// Launches the kernel for a part of C, of `products` from `product` on.
@@ -124,9 +152,10 @@ impl Core {
             (!is_mma && b.stride == 0, options::BROADCAST_B),
             (gemm.output != Element::F32, options::HALF_OUTPUT),
             (is_wgmma && c.transposed, options::TRANSPOSED_C),
+            (is_mma && gemm.has_pointers(), options::POINTERS_C),
             (multicast > 1, options::multicast(multicast)),
         ];
-        let is_single = gemm.batch == 1 && !gemm.pointers;
+        let is_single = gemm.batch == 1 && !gemm.has_pointers();
         let mut arguments = Arguments {
             m: part.m,
             n: part.n,
@@ -157,11 +186,12 @@ impl Core {
             step_a: u32::from(a.stride != 0),
             step_b: u32::from(b.stride != 0),
             options: options.iter().filter(|(is, _)| *is).map(|(_, option)| option).sum(),
+            groups: if self.grouping.is_some() { partials } else { Address(0) },
             layout: layout([&a, &b, &c]),
             // The start of this part of C, in C's storage order.
             epilogue: extras.parameters(gemm, form.order([part.row, part.col]), product),
         };
-        let places = places(abi);
+        let places = places(abi, gemm.is_grouped());
         let pointers = &pointers(&mut arguments, places)[..places.len()];
         let ([x, y, z], [width, height]) =
             (self.launches.grid(part, products), self.launches.block());

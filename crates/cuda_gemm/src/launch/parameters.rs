@@ -126,6 +126,7 @@ pub(crate) struct Arguments {
     pub(crate) step_a: u32,
     pub(crate) step_b: u32,
     pub(crate) options: u32,
+    pub(crate) groups: Address,
     pub(crate) layout: u32,
     pub(crate) epilogue: epilogue::Parameters,
 }
@@ -141,7 +142,7 @@ const TENSOR: &[Place] = places![Arguments:
     stream_k_tiles accumulation_steps partials counters layout batch step_a step_b stride_c epilogue];
 
 const MMA: &[Place] = places![Arguments:
-    m n k alpha a lda stride_a b ldb stride_b beta c ldc stride_c options epilogue];
+    m n k alpha a lda stride_a b ldb stride_b beta c ldc stride_c options groups epilogue];
 
 const TF32: &[Place] = places![Arguments:
     m n k alpha map_a map_b beta c ldc batch stride_c options layout epilogue];
@@ -157,9 +158,14 @@ const WGMMA: &[Place] = places![Arguments:
     batch stride_c options epilogue
     partials counters a lda stride_a];
 
-/// The parameters of an interface's entry points.
-pub(crate) const fn places(abi: KernelAbi) -> &'static [Place] {
+/// Those for groups, of [`KernelAbi::WgmmaBatched`].
+const WGMMA_GROUPED: &[Place] = places![Arguments:
+    m n k alpha map_a map_b beta c ldc groups options epilogue];
+
+/// The parameters of an interface's entry points, or of those for groups.
+pub(crate) const fn places(abi: KernelAbi, grouped: bool) -> &'static [Place] {
     match abi {
+        KernelAbi::WgmmaBatched if grouped => WGMMA_GROUPED,
         KernelAbi::Gemm => GEMM.split_at(11).0,
         KernelAbi::Batched | KernelAbi::SplitK => GEMM,
         KernelAbi::TensorMap => TENSOR.split_at(9).0,
@@ -193,13 +199,22 @@ pub(crate) struct StageOperands {
     pub(crate) pointer_batch: u32,
 }
 
-/// The parameters of `stage_operands` and `stage_transposed`.
+/// The parameters of the kernels that copy A and B.
 pub(crate) const STAGE_OPERANDS: &[Place] = places![StageOperands:
     a lda to_a ld_to_a a_rows a_cols b ldb to_b ld_to_b b_rows b_cols
     a_blocks stride_a stride_b pointer_batch];
 
-/// The parameters of `stage_halves`, which accepts no arrays of addresses.
-pub(crate) const STAGE_HALVES: &[Place] = STAGE_OPERANDS.split_at(STAGE_OPERANDS.len() - 1).0;
+/// The arguments of the kernel that [lists the tiles of groups](kernels_gpu::utility::groups).
+pub(crate) struct GroupTiles {
+    pub(crate) ends: Address,
+    pub(crate) groups: u32,
+    pub(crate) rows: u32,
+    pub(crate) size: u32,
+    pub(crate) table: Address,
+}
+
+/// Its parameters.
+pub(crate) const GROUP_TILES: &[Place] = places![GroupTiles: ends groups rows size table];
 
 #[cfg(test)]
 mod tests {
@@ -226,10 +241,14 @@ mod tests {
             let unaligned = kernel.unaligned().map(|other| other.name);
             let variants = [false, true].into_iter().flat_map(|of_f16| kernel.entry_points(of_f16));
             let names = variants.copied().chain(unaligned);
-            names.map(move |name| (name, kinds(places(kernel.abi()))))
+            let is_grouped = |name: &str| {
+                [false, true].iter().any(|f16| kernel.grouped_entry_points(*f16).contains(&name))
+            };
+            names.map(move |name| (name, kinds(places(kernel.abi(), is_grouped(name)))))
         });
         let others = [
-            ("stage_halves", kinds(STAGE_HALVES)),
+            ("group_tiles", kinds(GROUP_TILES)),
+            ("stage_halves", kinds(STAGE_OPERANDS)),
             ("stage_operands", kinds(STAGE_OPERANDS)),
             ("stage_transposed", kinds(STAGE_OPERANDS)),
             // Passed by `gemm_bench` to the kernels that measure peaks.

@@ -11,7 +11,7 @@ use kernels_gpu::abi::layout::{
 };
 use kernels_gpu::utility::staging;
 
-use super::parameters::{Address, Place, STAGE_HALVES, STAGE_OPERANDS, StageOperands, pointers};
+use super::parameters::{Address, STAGE_OPERANDS, StageOperands, pointers};
 use crate::device::{Device, EntryPoint, Limits, Stream};
 use crate::error::Error;
 use crate::matrix::Memory;
@@ -40,8 +40,6 @@ pub(crate) enum Requirement {
 pub(crate) struct Staging {
     /// The most blocks of a copy, for each entry point.
     most_blocks: [u32; 2],
-    /// The number of parameters of the entry points.
-    parameters: &'static [Place],
     /// The most products per launch of a copy.
     most_products: u32,
     /// The kernel's A and B, and their names.
@@ -133,7 +131,7 @@ impl Staging {
         let [m, n, k] = [gemm.m, gemm.n, gemm.depth()].map(|size| size as u32);
         let bytes = gemm.compute.element().bytes() as u32;
         let source = |i: usize, shape, ld: usize, transposed| {
-            let (stride, is_addressed) = (gemm.strides()[i] as u64, gemm.pointers);
+            let (stride, is_addressed) = (gemm.strides()[i] as u64, gemm.has_pointers());
             let products = if stride == 0 && !is_addressed { 1 } else { gemm.batch as u32 };
             let operand =
                 Operand { address: 0, ld: ld as u32, stride, bytes, is_addressed, transposed };
@@ -165,9 +163,8 @@ impl Staging {
         let plain = if is_f32 { staging::OPERANDS_BLOCKS } else { staging::BLOCKS };
         let most_blocks = [plain, staging::BLOCKS].map(|each| multiprocessors * each);
         let most_products = limits.grid[1].max(1);
-        let parameters = if is_f32 { STAGE_OPERANDS } else { STAGE_HALVES };
         let names = plan.form().order(["A", "B"]);
-        Ok(Self { most_blocks, parameters, most_products, sources, names, entry_points })
+        Ok(Self { most_blocks, most_products, sources, names, entry_points })
     }
 
     /// Allocates the memory of the copies.
@@ -289,7 +286,7 @@ impl Staging {
             // - The caller vouches for the matrices, which are not empty.
             // - The copies have room, and are freed after all work.
             unsafe {
-                let pointers = &pointers(&mut arguments, self.parameters)[..self.parameters.len()];
+                let pointers = &pointers(&mut arguments, STAGE_OPERANDS)[..STAGE_OPERANDS.len()];
                 entry_point.launch(stream, grid, staging::THREADS, 0, pointers)?;
             }
         }

@@ -207,7 +207,10 @@ fn maps_of_16_bits(
             let part = shared_part(gemm.n as u32, bn, multicast) / multicast;
             [even_part(gemm.m as u32, PANEL), part]
         }
-        KernelAbi::WgmmaBatched => [equal_part(gemm.m as u32, bm), even_part(gemm.n as u32, bn)],
+        KernelAbi::WgmmaBatched => {
+            let rows = if gemm.is_grouped() { bm } else { equal_part(gemm.m as u32, bm) };
+            [rows, even_part(gemm.n as u32, bn)]
+        }
         _ => [bm, bn],
     };
     let box_a = if a.transposed { [BK, PANEL] } else { [bm, BK] };

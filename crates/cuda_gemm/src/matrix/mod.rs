@@ -1,5 +1,6 @@
 //! Matrices in a device's memory, and views of parts, transposes and batches of them.
 
+mod groups;
 mod memory;
 mod operand;
 mod owned;
@@ -7,6 +8,7 @@ mod pointers;
 mod view;
 mod view_mut;
 
+pub use groups::GroupEnds;
 pub(crate) use memory::Memory;
 pub(crate) use operand::Placement;
 pub use operand::{AnyElement, AnyMatrix, IntoOperand, IntoOperandMut, OperandMut, OperandRef};

@@ -35,7 +35,7 @@ pub(crate) fn wide_rows(gemm: &Gemm, addresses: [u64; 3]) -> [bool; 3] {
         let (ld, cols) = rows[i];
         let are_wide = [ld, cols, gemm.strides()[i]].iter().all(|count| count.is_multiple_of(4));
         // The host does not know the addresses in a batch of pointers.
-        !gemm.pointers && addresses[i].is_multiple_of(16) && are_wide
+        !gemm.has_pointers() && addresses[i].is_multiple_of(16) && are_wide
     })
 }
 

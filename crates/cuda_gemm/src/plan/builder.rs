@@ -199,7 +199,9 @@ impl PlanBuilder {
         let requirements = requirements(&launches);
         let staging = Staging::new(device, &launches, &limits, requirements, any_alignment)?;
         let (staging, maps) = (Box::new(staging), MapCache::default());
-        Ok(Core { stream, launches, function, unaligned, buffers: None, staging, maps })
+        let is_grouped = gemm.is_grouped();
+        let grouping = is_grouped.then(|| device.entry_point("group_tiles")).transpose()?;
+        Ok(Core { stream, launches, function, unaligned, grouping, buffers: None, staging, maps })
     }
 }
 
@@ -212,6 +214,10 @@ fn requirements(launches: &LaunchPlan) -> [Requirement; 2] {
     let lie_transposed = [form.gemm.trans_a, form.gemm.trans_b];
     let is_read_as_it_lies = kernel.arithmetic() == Arithmetic::Bits16;
     [0, 1].map(|i| match reads[i] {
+        // Kernels for 16 bits read no arrays of addresses of A and B.
+        _ if is_read_as_it_lies && form.gemm.has_pointers() => {
+            Requirement::AlignedRows { copied_transposed: lie_transposed[i] }
+        }
         Reads::Copied => Requirement::Copy,
         Reads::Aligned if is_read_as_it_lies => {
             Requirement::AlignedRows { copied_transposed: lie_transposed[i] }

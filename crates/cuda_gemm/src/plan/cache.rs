@@ -8,7 +8,7 @@ use gemm_matrix::Element;
 use super::builder::PlanBuilder;
 use super::planned::{Core, Plan};
 use crate::error::Error;
-use crate::problem::{Compute, Epilogue, Gemm};
+use crate::problem::{Batching, Compute, Epilogue, Gemm};
 
 /// The most plans that are kept.
 pub(crate) const MAX_PLANS: usize = 1024;
@@ -19,7 +19,7 @@ pub(crate) struct PlanCache(HashMap<Key, Arc<Core>>);
 
 /// The properties that calls of one plan share: its variant, sizes and flags, precision, type of C
 /// and epilogue.
-type Key = (Variant, [usize; 10], [bool; 6], Compute, Element, Epilogue);
+type Key = (Variant, [usize; 10], [bool; 5], Batching, Compute, Element, Epilogue);
 
 /// What tells plans of one product apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,11 +35,11 @@ pub(crate) struct Variant {
 /// The key of a product. Alpha and beta matter only in being 0 or not.
 fn key(gemm: &Gemm, variant: Variant) -> Key {
     let Gemm { m, n, k, lda, ldb, ldc, batch, compute, output, epilogue, .. } = *gemm;
-    let Gemm { trans_a, trans_b, pointers, factors_on_device, alpha, beta, .. } = *gemm;
+    let Gemm { trans_a, trans_b, batching, factors_on_device, alpha, beta, .. } = *gemm;
     let [stride_a, stride_b, stride_c] = gemm.strides();
     let sizes = [m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c];
-    let flags = [trans_a, trans_b, pointers, factors_on_device, alpha == 0.0, beta == 0.0];
-    (variant, sizes, flags, compute, output, epilogue)
+    let flags = [trans_a, trans_b, factors_on_device, alpha == 0.0, beta == 0.0];
+    (variant, sizes, flags, batching, compute, output, epilogue)
 }
 
 /// The product with nonzero factors set to 1, as the key of its plan.

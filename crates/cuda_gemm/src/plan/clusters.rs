@@ -1,5 +1,6 @@
 //! Clusters of blocks that share tiles, each block with a part of K.
 
+use kernels_gpu::abi::groups::{GroupTile, most_tiles};
 use kernels_gpu::abi::tensor_core::MAX_CLUSTER_SIZE;
 use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Reads, Tile};
 
@@ -46,10 +47,16 @@ pub(crate) fn most_multicast(form: &KernelForm, kernel: &KernelDescriptor, split
 }
 
 /// The tiles of C in the form of the launches, where `multicast` of them below each other are one.
+///
+/// Groups have at most as many.
 pub(crate) fn cluster_tiles(gemm: &Gemm, kernel: &KernelDescriptor, multicast: u32) -> u64 {
     let along = |size: usize, tile: u32| (size as u64).div_ceil(tile.into());
     let Tile { bm, bn, .. } = kernel.tile();
-    along(gemm.m, bm * multicast).saturating_mul(along(gemm.n, bn))
+    let rows = match gemm.is_grouped() {
+        true => most_tiles(gemm.m as u64, gemm.batch as u64, bm.into()),
+        false => along(gemm.m, bm * multicast),
+    };
+    rows.saturating_mul(along(gemm.n, bn))
 }
 
 /// The number of clusters of `splits` blocks that share the steps of all tiles (stream-K).
@@ -78,6 +85,13 @@ fn all_tiles(gemm: &Gemm, tiles: u64) -> u64 {
 /// The steps along K of one block of a cluster, over all tiles.
 fn units(gemm: &Gemm, kernel: &KernelDescriptor, tiles: u64, splits: u32) -> u64 {
     all_tiles(gemm, tiles).saturating_mul(steps(gemm, kernel) / u64::from(splits))
+}
+
+/// The workspace of a grouped product: the table of its tiles.
+pub(super) fn group_workspace(gemm: &Gemm, kernel: &KernelDescriptor) -> Workspace {
+    let tiles = most_tiles(gemm.m as u64, gemm.batch as u64, kernel.tile().bm.into());
+    let elements = (1 + u128::from(tiles)) * (size_of::<GroupTile>() / 4) as u128;
+    Workspace { partials: elements, counters: 0 }
 }
 
 /// The workspace of a launch whose clusters share tiles.

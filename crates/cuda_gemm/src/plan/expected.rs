@@ -36,8 +36,8 @@ pub fn expect_planned(
         if operands[i].is_transposed() != transposed[i] {
             return Err(Error::PlannedTranspose { what, planned: transposed[i] });
         }
-        let (planned_count, planned_stride) = (gemm.batch, gemm.strides()[i]);
-        let has_stride = count > 1 && !gemm.pointers;
+        let (planned_count, planned_stride) = (gemm.matrices()[i], gemm.strides()[i]);
+        let has_stride = count > 1 && !gemm.has_pointers();
         if count != planned_count || has_stride && stride != planned_stride {
             let planned_batch =
                 Error::PlannedBatch { what, count, stride, planned_count, planned_stride };

@@ -5,7 +5,7 @@ use kernels_gpu::abi::epilogue::{Parameters, operations};
 
 use crate::device::Stream;
 use crate::error::Error;
-use crate::matrix::DeviceMatrixRef;
+use crate::matrix::{DeviceMatrixRef, GroupEnds};
 use crate::problem::{Gemm, MAX_DIMENSION};
 
 /// The inputs of a call beside A, B and C.
@@ -35,6 +35,7 @@ pub struct Extras<'m> {
     bias: Option<DeviceMatrixRef<'m, f32>>,
     residual: Option<DeviceMatrixRef<'m, f32>>,
     factors: Option<[DeviceMatrixRef<'m, f32>; 2]>,
+    ends: Option<&'m GroupEnds>,
 }
 
 impl<'m> Extras<'m> {
@@ -67,6 +68,12 @@ impl<'m> Extras<'m> {
         Self { factors: Some([alpha, beta]), ..self }
     }
 
+    /// Sets where the groups of a [grouped product](Gemm::grouped) end.
+    #[must_use]
+    pub fn groups(self, ends: &'m GroupEnds) -> Self {
+        Self { ends: Some(ends), ..self }
+    }
+
     /// The address of the bias, if there is one.
     pub fn bias_address(&self) -> Option<u64> {
         self.bias.map(|bias| bias.address())
@@ -93,12 +100,29 @@ impl<'m> Extras<'m> {
             }
         };
         Ok(RawExtras {
+            ends: self.checked_ends(stream, gemm)?,
             scale: vector("the scale", self.scale, epilogue.scale)?,
             bias: vector("the bias", self.bias, epilogue.bias)?,
             residual: address("the residual", stream, gemm, self.residual, residual)?,
             alpha: factors[0],
             beta: factors[1],
         })
+    }
+
+    /// The address of the ends, which are there exactly if the product is grouped.
+    fn checked_ends(&self, stream: &Stream, gemm: &Gemm) -> Result<u64, Error> {
+        let what = "the ends of groups";
+        match (self.ends, gemm.is_grouped()) {
+            (None, false) => Ok(0),
+            (Some(ends), true) => {
+                stream.expect(what, ends.stream())?;
+                if ends.count() != gemm.batch {
+                    return Err(Error::GroupCount { count: ends.count(), groups: gemm.batch });
+                }
+                Ok(ends.address())
+            }
+            (given, _) => Err(Error::Extras { what, is_missing: given.is_none() }),
+        }
     }
 }
 
@@ -153,6 +177,8 @@ pub struct RawExtras {
     pub alpha: u64,
     /// The address of beta.
     pub beta: u64,
+    /// The address of the ends of groups, as many `u32` as there are groups.
+    pub ends: u64,
 }
 
 /// One of the [`RawExtras`].
@@ -175,6 +201,7 @@ impl RawExtras {
             ("the bias", epilogue.bias.is_some(), self.bias.address),
             ("the residual", epilogue.residual, self.residual.address),
             ("the factors", on_device, self.alpha.min(self.beta)),
+            ("the ends of groups", gemm.is_grouped(), self.ends),
         ]
         .into_iter()
         .find(|(_, is_needed, address)| *is_needed && *address == 0);
@@ -206,7 +233,7 @@ impl RawExtras {
         let vector = |extra: RawExtra, axis: Option<Axis>| {
             at(extra, axis.map_or(0, |axis| axis.len(row, col)))
         };
-        let Self { scale, bias, residual, alpha, beta } = *self;
+        let Self { scale, bias, residual, alpha, beta, .. } = *self;
         Parameters {
             operations: gemm.epilogue.operations() | factors,
             // Fits: it was checked, or the caller vouches for it.

@@ -60,7 +60,10 @@ impl KernelForm {
         let mut gemm = if transposes_c { other } else { *gemm };
         if descriptor.takes_transposes() {
             let [a, b, _] = gemm.shapes();
-            (gemm.trans_a, gemm.lda) = as_row(gemm.trans_a, a, gemm.lda);
+            // Entry points for groups take no transposed A.
+            if !gemm.is_grouped() {
+                (gemm.trans_a, gemm.lda) = as_row(gemm.trans_a, a, gemm.lda);
+            }
             (gemm.trans_b, gemm.ldb) = as_row(gemm.trans_b, b, gemm.ldb);
         }
         Self { gemm, transposes_c }

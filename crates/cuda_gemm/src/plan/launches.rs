@@ -9,7 +9,7 @@ use super::panel::{Launch, Workspace, panels};
 use super::{persistent, stream_k};
 use crate::device::Limits;
 use crate::error::Error;
-use crate::problem::Gemm;
+use crate::problem::{Compute, Gemm};
 
 /// The most blocks along a grid's z axis, on every device.
 pub(crate) const MAX_SPLITS: u32 = 65535;
@@ -189,11 +189,15 @@ impl LaunchPlan {
         }
         let clusters =
             clusters.and_then(|asked| clusters::stream_k(gemm, kernel, tiles, splits, asked));
+        if gemm.is_grouped() {
+            self.workspace = clusters::group_workspace(gemm, kernel);
+        }
         if let Some(clusters) = clusters {
             self.workspace = clusters::workspace(&self.configuration, clusters);
         }
         self.configuration.clusters = clusters;
         let most = match (kernel.abi(), clusters) {
+            _ if gemm.is_grouped() => u64::MAX,
             (KernelAbi::MmaPointers, _) => limits.grid[1].max(1).into(),
             (_, None) => (MAX_TILES - 1) / (tiles * u64::from(blocks)),
             (_, Some(_)) => u64::MAX,
@@ -238,6 +242,8 @@ impl LaunchPlan {
     pub fn grid(&self, launch: &Launch, products: u32) -> [u32; 3] {
         let Configuration { kernel, splits, clusters, multicast, .. } = self.configuration;
         let [x, y] = launch.grid;
+        // Groups have the tiles of one product.
+        let products = if self.form.gemm.is_grouped() { 1 } else { products };
         if kernel.arithmetic() != Arithmetic::Bits16 {
             let z = if kernel.is_persistent() { 1 } else { splits * products };
             return [x, y, z];
@@ -325,7 +331,12 @@ impl LaunchPlan {
     pub(crate) fn entry_point(&self) -> &'static str {
         let Gemm { trans_a, trans_b, compute, .. } = self.form.gemm;
         let kernel: &'static KernelDescriptor = self.configuration.kernel;
-        match kernel.entry_points(compute == crate::problem::Compute::F16) {
+        let of_f16 = compute == Compute::F16;
+        let grouped = kernel.grouped_entry_points(of_f16);
+        if self.form.gemm.is_grouped() && !grouped.is_empty() {
+            return grouped[usize::from(trans_b)];
+        }
+        match kernel.entry_points(of_f16) {
             [only] => only,
             layouts => layouts[usize::from(trans_a) + 2 * usize::from(trans_b)],
         }

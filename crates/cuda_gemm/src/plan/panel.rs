@@ -30,12 +30,14 @@ pub struct Launch {
     pub accumulation_steps: u32,
 }
 
-/// Device memory through which blocks pass each other parts of shared tiles.
+/// Device memory through which blocks pass each other parts of shared tiles, or a table of the tiles
+/// of groups.
 ///
-/// The fields count elements, and are 0 if no tile is shared.
+/// The fields count elements. They are 0 if neither tiles are shared nor rows grouped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Workspace {
-    /// f32 elements: one tile of C per block, three per persistent block, or two per cluster.
+    /// f32 elements: one tile of C per block, three per persistent block, or two per cluster; or
+    /// words of the table.
     pub partials: u128,
     /// Zeroed u32 elements: one per shared tile of C, or one per warp with sums of a cluster.
     pub counters: u128,

@@ -73,6 +73,8 @@ pub(crate) struct Core {
     pub(crate) function: EntryPoint,
     /// The entry point for misaligned matrices, if the kernel has one.
     pub(crate) unaligned: Option<EntryPoint>,
+    /// The kernel that lists the tiles of groups, if the product is grouped.
+    pub(crate) grouping: Option<EntryPoint>,
     pub(crate) buffers: Option<Buffers>,
     pub(crate) staging: Box<Staging>,
     pub(crate) maps: MapCache,
@@ -187,7 +189,7 @@ impl<'m> Plan<'m> {
     ) -> Result<(), Error> {
         let operands = [a, b, c.view()];
         let gemm = self.gemm();
-        if gemm.pointers {
+        if gemm.has_pointers() {
             return Err(Error::Extras { what: "the batch of pointers", is_missing: true });
         }
         expect_planned(self.stream(), gemm, &operands)?;
@@ -205,15 +207,15 @@ impl<'m> Plan<'m> {
     /// # Errors
     ///
     /// See [`Plan::run_with`].
-    pub fn run_pointers<T: Scalar>(
+    pub fn run_pointers<T: Scalar, U: Scalar>(
         &self,
         a: &PointerBatch<'_, T>,
         b: &PointerBatch<'_, T>,
-        c: &mut PointerBatchMut<'_, T>,
+        c: &mut PointerBatchMut<'_, U>,
         extras: Extras<'_>,
     ) -> Result<(), Error> {
         let (gemm, stream) = (self.gemm(), self.stream());
-        if !gemm.pointers {
+        if !gemm.has_pointers() {
             return Err(Error::Extras { what: "a batch of pointers", is_missing: false });
         }
         let operands =
@@ -244,7 +246,8 @@ impl<'m> Plan<'m> {
     /// - A and B are at their addresses, all initialised, in this device's memory. Exceptions: k is
     ///   0, or alpha is 0 and not in device memory.
     /// - C is at its address in that memory, initialised unless beta is 0.
-    /// - All three are aligned to their elements, and arrays of addresses to 8 bytes.
+    /// - All three are aligned to their elements, arrays of addresses to 8 bytes, and the ends of
+    ///   groups to 4.
     /// - C overlaps neither A nor B, and no two C of a batch overlap.
     /// - The extras that the product was prepared for are at their addresses, all initialised.
     /// - The extras do not overlap C. Exception: the residual may be C itself, with its leading

@@ -24,7 +24,8 @@ const MAX_REACH: usize = 1 << 48;
 /// A column-major matrix is the transpose of a row-major one with the same leading dimension.
 ///
 /// A batch has `batch` such products. In a strided batch, the matrices follow each other at strides
-/// in memory. In a batch of pointers, their addresses are arbitrary.
+/// in memory. In a batch of pointers, their addresses are arbitrary. The products of a
+/// grouped one differ in m.
 ///
 /// An [`Epilogue`] changes each element before it is stored. A [`Compute`] is the precision, f32 by
 /// default.
@@ -88,8 +89,8 @@ pub struct Gemm {
     pub stride_b: usize,
     /// Elements from one product's C to the next; no two may overlap.
     pub stride_c: usize,
-    /// Whether arrays hold the addresses of a batch's matrices: see [`Gemm::batched_pointers`].
-    pub pointers: bool,
+    /// Where the matrices of a batch are.
+    pub batching: Batching,
     /// Whether alpha and beta are in device memory: see [`Gemm::device_factors`].
     pub factors_on_device: bool,
     /// The operations on an element before it is stored.
@@ -98,6 +99,18 @@ pub struct Gemm {
     pub compute: Compute,
     /// The element type of C: f32, or that of A and B.
     pub output: Element,
+}
+
+/// Where the matrices of a batch are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Batching {
+    /// At strides.
+    #[default]
+    Strided,
+    /// At arbitrary addresses, which are in arrays: see [`Gemm::batched_pointers`].
+    Pointers,
+    /// Groups of consecutive rows of A and C, of any number each: see [`Gemm::grouped`].
+    Groups,
 }
 
 impl Gemm {
@@ -118,7 +131,7 @@ impl Gemm {
             stride_a: 0,
             stride_b: 0,
             stride_c: 0,
-            pointers: false,
+            batching: Batching::Strided,
             factors_on_device: false,
             epilogue: Epilogue::new(),
             compute: Compute::F32,
@@ -155,15 +168,65 @@ impl Gemm {
     }
 
     /// Makes a batch of matrices at arbitrary addresses: see [`PointerBatch`](crate::PointerBatch).
+    ///
+    /// In 16 bits, each call copies A and B first.
     #[must_use]
     pub const fn batched_pointers(self, batch: usize) -> Self {
-        Self { pointers: true, ..self.batched(batch, [0; 3]) }
+        Self { batching: Batching::Pointers, ..self.batched(batch, [0; 3]) }
+    }
+
+    /// Makes a grouped product: the rows of A and C belong to groups, each with a B of its own.
+    ///
+    /// The groups follow each other, and have any number of rows, also none. Their sizes are read
+    /// from device memory when the product runs: see [`GroupEnds`](crate::GroupEnds). `stride` is
+    /// the number of elements from one group's B to the next. This is the product of a layer of
+    /// experts, whose tokens are sorted by expert.
+    ///
+    /// `m` is the number of all rows. Those of C behind the last group stay unchanged. A and B are
+    /// in 16 bits, and A is not transposed. (A group of cuBLAS is another thing: some products of
+    /// equal sizes.)
+    ///
+    /// ```
+    /// use cuda_gemm::{Compute, Gemm};
+    ///
+    /// // 1000 tokens of 8 experts, whose weights are 4096 x 512.
+    /// let gemm = Gemm::new(1000, 512, 4096).grouped(8, 4096 * 512);
+    /// gemm.computed_in(Compute::Bf16).validate()?;
+    /// assert_eq!(gemm.matrices(), [1, 8, 1]);
+    /// assert_eq!(gemm.flops(), Gemm::new(1000, 512, 4096).flops());
+    /// # Ok::<(), cuda_gemm::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn grouped(self, groups: usize, stride: usize) -> Self {
+        Self { batching: Batching::Groups, ..self.batched(groups, [0, stride, 0]) }
+    }
+
+    /// Whether the product is [grouped](Self::grouped).
+    pub const fn is_grouped(&self) -> bool {
+        matches!(self.batching, Batching::Groups)
+    }
+
+    /// The number of matrices A, B and C, of which a batch may share some.
+    pub const fn matrices(&self) -> [usize; 3] {
+        let Self { batch, .. } = *self;
+        if self.is_grouped() { [1, batch, 1] } else { [batch; 3] }
+    }
+
+    /// The batch of products of equal size that a grouped product is like, on average.
+    pub(crate) const fn ungrouped(self) -> Self {
+        let Self { m, batch, lda, ldc, stride_b, .. } = self;
+        if !self.is_grouped() || batch == 0 {
+            return self;
+        }
+        let m = m.div_ceil(batch);
+        let strides = [m.saturating_mul(lda), stride_b, m.saturating_mul(ldc)];
+        Self { m, batching: Batching::Strided, ..self.batched(batch, strides) }
     }
 
     /// Whether a kernel has the features that this product needs.
     ///
-    /// The features are epilogues, factors in device memory and batches of pointers. For 16-bit
-    /// operands they also include transposes, batches and a 16-bit C, which rungs lack.
+    /// The features are epilogues, factors in device memory, batches of pointers and groups. For
+    /// 16-bit operands they also include transposes, batches and a 16-bit C, which rungs lack.
     pub fn suits(&self, descriptor: &KernelDescriptor) -> bool {
         self.unsuited(descriptor).is_none()
     }
@@ -175,7 +238,8 @@ impl Gemm {
         [
             (!self.epilogue.is_none() && !abi.has_epilogue(), "epilogue"),
             (self.factors_on_device && !abi.has_epilogue(), "alpha and beta in device memory"),
-            (self.pointers && !abi.has_pointer_batches(), "batches of pointers"),
+            (self.has_pointers() && !abi.has_pointer_batches(), "batches of pointers"),
+            (self.is_grouped() && !descriptor.has_groups(), "groups"),
             (is_plain && (self.trans_a || self.trans_b), "transposes"),
             (is_plain && self.batch != 1, "batches"),
             (is_plain && self.output != Element::F32, "C in 16 bits"),
@@ -184,11 +248,17 @@ impl Gemm {
         .find_map(|(is_asked, what)| is_asked.then_some(what))
     }
 
+    /// Whether arrays hold the addresses of the matrices.
+    pub(crate) const fn has_pointers(&self) -> bool {
+        matches!(self.batching, Batching::Pointers)
+    }
+
     /// Makes a strided batch, with the strides of A, B and C in elements.
     #[must_use]
     pub const fn batched(self, batch: usize, strides: [usize; 3]) -> Self {
         let [stride_a, stride_b, stride_c] = strides;
-        Self { batch, stride_a, stride_b, stride_c, ..self }
+        let batching = Batching::Strided;
+        Self { batch, stride_a, stride_b, stride_c, batching, ..self }
     }
 
     /// Sets whether A and B are transposed.
@@ -242,7 +312,8 @@ impl Gemm {
         let follow =
             !gemm.trans_a && stride_a == m.saturating_mul(lda) && stride_c == m.saturating_mul(ldc);
         // The epilogue's inputs may lie anywhere.
-        let follow = follow && !gemm.pointers && !gemm.epilogue.reads();
+        let is_strided = matches!(gemm.batching, Batching::Strided);
+        let follow = follow && is_strided && !gemm.epilogue.reads();
         if batch > 1 && stride_b == 0 && follow && m.saturating_mul(batch) <= MAX_DIMENSION {
             gemm.m *= batch;
             (gemm.batch, gemm.stride_a, gemm.stride_c) = (1, 0, 0);
@@ -288,9 +359,10 @@ impl Gemm {
         }
     }
 
-    /// Floating-point operations: `2 * m * n * k` per product, or 0 if alpha is 0.
+    /// Floating-point operations: `2 * m * n * k` per product, or for all groups; 0 if alpha is 0.
     pub fn flops(&self) -> f64 {
-        2.0 * self.m as f64 * self.n as f64 * self.depth() as f64 * self.batch as f64
+        let [_, _, products] = self.matrices().map(|count| count as f64);
+        2.0 * self.m as f64 * self.n as f64 * self.depth() as f64 * products
     }
 
     /// The strides of A, B and C between products, in elements.
@@ -314,7 +386,8 @@ impl Gemm {
     /// # Errors
     ///
     /// [`Error::TooLarge`], [`Error::LeadingDimension`], [`Error::NotFinite`],
-    /// [`Error::StrideTooLarge`], [`Error::Overlap`] or [`Error::Compute`].
+    /// [`Error::StrideTooLarge`], [`Error::Overlap`], [`Error::GroupedTranspose`],
+    /// [`Error::GroupedStrides`] or [`Error::Compute`].
     pub fn validate(&self) -> Result<(), Error> {
         self.compute.expect_output(self.output)?;
         let sizes = [
@@ -338,19 +411,28 @@ impl Gemm {
             }
         }
         expect_finite([self.alpha, self.beta])?;
+        if self.is_grouped() && self.trans_a {
+            return Err(Error::GroupedTranspose);
+        }
+        if self.is_grouped() && (self.stride_a, self.stride_c) != (0, 0) {
+            return Err(Error::GroupedStrides);
+        }
         self.validate_batch()
     }
 
     /// Checks the batch.
     fn validate_batch(&self) -> Result<(), Error> {
         let Self { m, n, ldc, batch, stride_c, .. } = *self;
-        if batch < 2 || self.pointers {
+        if batch < 2 || self.has_pointers() {
             return Ok(());
         }
         for (what, stride) in ["stride_a", "stride_b", "stride_c"].into_iter().zip(self.strides()) {
             if stride.checked_mul(batch).is_none_or(|last| last > MAX_REACH) {
                 return Err(Error::StrideTooLarge { what, stride, batch, max: MAX_REACH });
             }
+        }
+        if self.is_grouped() {
+            return Ok(());
         }
         // One C after the other, or all side by side in a wider matrix.
         let is_after = stride_c as u128 >= span(m, n, ldc);
@@ -368,7 +450,7 @@ impl Gemm {
         let [m, n, k] = [self.m as u128, self.n as u128, self.k as u128];
         let count = |stride: usize| match (self.batch, stride) {
             (0, _) => 0,
-            (_, 0) if !self.pointers => 1,
+            (_, 0) if !self.has_pointers() => 1,
             (batch, _) => batch as u128,
         };
         // Each product of two `usize` fits; others may not.

@@ -7,4 +7,4 @@ mod gemm;
 pub use compute::Compute;
 pub use epilogue::Epilogue;
 pub(crate) use gemm::expect_finite;
-pub use gemm::{Gemm, MAX_DIMENSION};
+pub use gemm::{Batching, Gemm, MAX_DIMENSION};

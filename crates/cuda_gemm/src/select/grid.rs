@@ -227,7 +227,7 @@ impl Bytes {
         let [m, n, k, batch] = [gemm.m, gemm.n, gemm.depth(), gemm.batch].map(|size| size as f64);
         let element = gemm.compute.element().bytes() as f64;
         // Products that share an operand read it once.
-        let is_shared = |stride: usize| gemm.batch > 1 && stride == 0 && !gemm.pointers;
+        let is_shared = |stride: usize| gemm.batch > 1 && stride == 0 && !gemm.has_pointers();
         let count = |stride: usize| if is_shared(stride) { 1.0 } else { batch };
         let operands = [(m * k, gemm.stride_a), (k * n, gemm.stride_b)]
             .map(|(elements, stride)| element * elements * count(stride));

@@ -167,7 +167,7 @@ impl Model {
             resident: costs.aligned.resident,
             multiprocessors: self.multiprocessors,
         };
-        let form = KernelForm::new(gemm, costs.kernel);
+        let form = KernelForm::new(&gemm.ungrouped(), costs.kernel);
         let time = |configuration: &Configuration| self.estimate(costs, gemm, &form, configuration);
         candidates.all(&form, time)
     }
@@ -179,7 +179,7 @@ impl Model {
         let name = configuration.kernel.name();
         let costs = self.kernels.iter().find(|costs| costs.kernel.name() == name)?;
         let has_elements = gemm.m > 0 && gemm.n > 0 && gemm.batch > 0;
-        let form = KernelForm::new(gemm, costs.kernel);
+        let form = KernelForm::new(&gemm.ungrouped(), costs.kernel);
         has_elements.then(|| self.estimate(costs, gemm, &form, configuration))
     }
 

@@ -3,7 +3,7 @@
 use gemm_matrix::Element;
 
 use crate::plan::wide_rows;
-use crate::problem::{Compute, Gemm};
+use crate::problem::{Batching, Compute, Gemm};
 
 /// The properties of products that take equally long.
 ///
@@ -55,7 +55,7 @@ impl ProductKey {
         let is_shared = |gemm: &Gemm| gemm.strides().map(|stride| gemm.batch > 1 && stride == 0);
         let is_alike = is_itself
             && gemm.depth() == k
-            && !gemm.pointers
+            && gemm.batching == Batching::Strided
             && is_shared(&gemm) == is_shared(&dense)
             && vectors(&gemm) == vectors(&dense);
         let (sizes, transposed) = ([m, n, k], [trans_a, trans_b]);

@@ -32,7 +32,7 @@ pub fn for_software(gemm: &Gemm) -> Configuration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::Epilogue;
+    use crate::problem::{Batching, Epilogue};
     use gemm_matrix::Axis;
 
     #[test]
@@ -51,7 +51,8 @@ mod tests {
     #[test]
     fn every_tile_suits_every_product() {
         let features = Epilogue::new().scale(Axis::Row).bias(Axis::Column).residual();
-        let gemm = Gemm { pointers: true, epilogue: features, ..Gemm::new(5, 6, 7).stacked(3) };
+        let batching = Batching::Pointers;
+        let gemm = Gemm { batching, epilogue: features, ..Gemm::new(5, 6, 7).stacked(3) };
         assert!(TILES.iter().all(|kernel| gemm.suits(kernel)));
     }
 }

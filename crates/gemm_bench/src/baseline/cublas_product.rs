@@ -16,8 +16,8 @@ use std::cell::OnceCell;
 use std::ffi::{c_int, c_longlong, c_void};
 
 use cuda_gemm::{
-    Compute, DeviceMatrix, Element, Error as GemmError, Extras, Gemm, IntoOperand, IntoOperandMut,
-    OperandRef, Timer, expect_planned,
+    Batching, Compute, DeviceMatrix, Element, Error as GemmError, Extras, Gemm, IntoOperand,
+    IntoOperandMut, OperandRef, Timer, expect_planned,
 };
 
 use super::cublas_lt::{Layout, LtProduct, R_32F, alignment, compute_type, epilogue};
@@ -59,7 +59,8 @@ impl Cublas {
 pub(crate) fn require_plain(gemm: &Gemm) -> Result<(), GemmError> {
     let what = match () {
         () if gemm.factors_on_device => "alpha and beta in device memory",
-        () if gemm.pointers => "batches of pointers",
+        () if gemm.batching == Batching::Pointers => "batches of pointers",
+        () if gemm.is_grouped() => "groups",
         () => return Ok(()),
     };
     Err(GemmError::Unsuited { kernel: "cublas", what })

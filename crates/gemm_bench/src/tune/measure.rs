@@ -81,9 +81,9 @@ impl Size {
     fn new(effort: Effort, multiprocessors: u32) -> Self {
         match effort {
             Effort::Full => Self {
-                of_kernel: 56,
+                of_kernel: 72,
                 products: 100,
-                limits: Limits { multiprocessors, flops: 1e12, bytes: 96 << 20 },
+                limits: Limits { multiprocessors, flops: 1e12, bytes: 512 << 20 },
             },
             Effort::Trial => Self {
                 of_kernel: 4,

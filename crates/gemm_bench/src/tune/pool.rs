@@ -3,7 +3,9 @@
 //! A launch gets the next part of a large buffer, so that it does not find its operands in the L2
 //! cache. Inputs are random numbers, in f32 as in 16 bits: equal bits would take less power.
 
-use cuda_gemm::{Axis, Device, DeviceMatrix, Element, Gemm, Matrix, Plan, RawExtra, RawExtras};
+use cuda_gemm::{
+    Axis, Batching, Device, DeviceMatrix, Element, Gemm, Matrix, Plan, RawExtra, RawExtras,
+};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -81,12 +83,12 @@ impl OperandPool {
         })
     }
 
-    /// Whether a product's operands fit. A batch of pointers has none here.
+    /// Whether a product's operands fit. Batches of pointers and groups have none here.
     pub fn has_room(&self, gemm: &Gemm) -> bool {
         let [inputs @ .., c] = bytes(gemm);
         let inputs = inputs.into_iter().fold(ALIGNMENT_OF_ALL, u128::saturating_add);
         // C has a buffer of its own, of the same size.
-        !gemm.pointers && inputs.max(c) <= u128::from(self.inputs.bytes())
+        gemm.batching == Batching::Strided && inputs.max(c) <= u128::from(self.inputs.bytes())
     }
 
     /// Enqueues a product with the next operands.

@@ -98,7 +98,10 @@ fn product(kernel: &KernelDescriptor, limits: Limits, draw: &mut Draw, index: us
         None => index % 4 == 3,
     };
     loop {
-        let tiles = draw.log_uniform([1, TILES * limits.multiprocessors as usize]);
+        // Half of them have tiles for all multiprocessors.
+        let all = limits.multiprocessors as usize;
+        let fewest = if draw.coin() { all } else { 1 };
+        let tiles = draw.log_uniform([fewest, TILES * all]);
         let rows = draw.log_uniform([1, tiles]);
         let mut size = |count: usize, tile: u32| {
             let tile = tile as usize;

@@ -22,7 +22,7 @@ use cuda_std::vec;
 /// The array lies in global memory, has more than `number` addresses, and nothing writes it during
 /// the launch.
 #[inline(always)]
-pub unsafe fn addressed(array: *mut f32, number: u32) -> *mut f32 {
+pub unsafe fn addressed<T>(array: *mut T, number: u32) -> *mut T {
     // SAFETY: the caller's contract.
     let [address] = unsafe { vec::load_nc::<usize, 1>(array.cast::<usize>().add(number as usize)) };
     array.wrapping_byte_add(address.wrapping_sub(array as usize))

@@ -5,6 +5,8 @@ use cuda_std::prelude::*;
 use cuda_std::vec;
 
 use crate::abi::epilogue::Parameters;
+use crate::abi::tensor_core::options::HALF_OUTPUT;
+use crate::device::operand::input::addressed;
 use crate::device::output::matrix::Output;
 use crate::device::output::places::{OUTPUTS_AT_ONCE, Places};
 use crate::device::output::source::{Source, SourceOf};
@@ -48,11 +50,12 @@ impl<const F16: bool> TensorOutput<F16> {
     /// A matrix, and the epilogue of its elements.
     ///
     /// # Safety
-    /// As for [`Output::new`], with elements of 16 bits if `is_half`; and the parameters are as the
-    /// launch promises.
+    /// As for [`Output::new`], with elements of 16 bits or an array of addresses if the
+    /// [`options`](crate::abi::tensor_core::options) say so; and the parameters are as the launch
+    /// promises.
     #[inline(always)]
-    pub unsafe fn new(c: Output, is_half: bool, epilogue: Parameters) -> Self {
-        Self { c, is_half, epilogue }
+    pub unsafe fn new(c: Output, options: u32, epilogue: Parameters) -> Self {
+        Self { c, is_half: options & HALF_OUTPUT != 0, epilogue }
     }
 
     /// The output of a product of the batch; the next product is `stride` elements further.
@@ -63,6 +66,18 @@ impl<const F16: bool> TensorOutput<F16> {
             true => self.c.pointer.cast::<u16>().wrapping_add(offset).cast(),
             false => self.c.pointer.wrapping_add(offset),
         };
+        let c = Output { pointer, ..self.c };
+        Self { c, epilogue: self.epilogue.of_product(product), ..self }
+    }
+
+    /// The output of a product whose address is in the array that lies in C's place.
+    ///
+    /// # Safety
+    /// It is, on 8 bytes, and nothing writes the array during the launch.
+    #[inline(always)]
+    pub unsafe fn addressed(self, product: u32) -> Self {
+        // SAFETY: the caller's contract.
+        let pointer = unsafe { addressed(self.c.pointer, product) };
         let c = Output { pointer, ..self.c };
         Self { c, epilogue: self.epilogue.of_product(product), ..self }
     }

@@ -8,6 +8,7 @@ use cuda_std::tma::TensorMap;
 use crate::abi::tensor_core::{BK, PANEL};
 use crate::device::pipeline::state::PipelineState;
 use crate::device::pipeline::tile_load::{clear_lines, load_tile};
+use crate::device::schedule::groups::Place;
 use crate::device::schedule::persistent::Tiles;
 
 const _: () =
@@ -47,7 +48,7 @@ impl<const STAGES: u32> Stages<STAGES> {
     /// # Safety
     /// All threads of the block call this, before a barrier of the block.
     #[inline(always)]
-    pub unsafe fn clear_rest(self, tiles: Tiles, threads: u32) {
+    pub unsafe fn clear_rest<const GROUPED: bool>(self, tiles: Tiles<GROUPED>, threads: u32) {
         for (smem, lines, copied) in
             [(self.a, self.rows, tiles.rows), (self.b, self.cols, tiles.cols)]
         {
@@ -68,9 +69,9 @@ impl<const STAGES: u32> Stages<STAGES> {
     /// One thread calls this, once. The maps are as the launch promises, and all who read a stage
     /// arrive at its `empty`.
     #[inline(always)]
-    pub unsafe fn produce<const TRANS_A: bool, const TRANS_B: bool>(
+    pub unsafe fn produce<const GROUPED: bool, const TRANS_A: bool, const TRANS_B: bool>(
         self,
-        tiles: Tiles,
+        tiles: Tiles<GROUPED>,
         steps: u32,
         maps: [&TensorMap; 2],
     ) {
@@ -79,7 +80,7 @@ impl<const STAGES: u32> Stages<STAGES> {
         let mut state = PipelineState::FIRST;
         let mut tile = thread::block_idx_x();
         while tile < tiles.count() {
-            let (product, row, col) = tiles.place(tile);
+            let Place { product, row, col, .. } = tiles.place(tile);
             let [product_a, product_b] =
                 [product * tiles.step_a, product * tiles.step_b].map(u32::cast_signed);
             for step in 0..steps {

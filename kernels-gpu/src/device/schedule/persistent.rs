@@ -6,15 +6,17 @@ use crate::abi::tensor_core::options::{BROADCAST_A, BROADCAST_B};
 use crate::abi::tensor_core::{equal_part, even_part};
 use crate::device::output::tensor::{AT_ONCE, TensorOutput};
 use crate::device::pipeline::tile_load::read_once;
+use crate::device::schedule::groups::{Groups, Part, Place};
 use crate::device::schedule::raster::rasterize_wide;
 
-/// The tiles of the products of a launch.
+/// The tiles of the products of a launch, or if `GROUPED`, of its groups of rows.
 #[derive(Clone, Copy)]
-pub struct Tiles {
-    /// Tiles of each product.
+pub struct Tiles<const GROUPED: bool> {
+    /// Tiles of each product; those of all groups are below each other.
     width: u32,
     height: u32,
     products: u32,
+    groups: Groups,
     /// Elements from one C to the next.
     stride_c: u64,
     /// Step of A from one product to the next, in its map's third dimension: 0 if all share one A.
@@ -28,27 +30,28 @@ pub struct Tiles {
 /// Rows and columns of the tiles of m x n elements, of at most `rows` x `cols`.
 ///
 /// Tiles have equal parts of C, and copies no lines out of bounds, which take longer. Panels of an
-/// operand that does not lie along K are copied whole.
+/// operand that does not lie along K are copied whole, and so are the rows of groups.
 #[inline(always)]
-pub fn parts<const TRANS_A: bool, const TRANS_B: bool>(
+pub fn parts<const GROUPED: bool, const TRANS_A: bool, const TRANS_B: bool>(
     [m, n]: [u32; 2],
     [rows, cols]: [u32; 2],
 ) -> [u32; 2] {
     [
-        if TRANS_A { rows } else { equal_part(m, rows) },
+        if TRANS_A || GROUPED { rows } else { equal_part(m, rows) },
         if TRANS_B { even_part(n, cols) } else { cols },
     ]
 }
 
-impl Tiles {
-    /// The tiles of `products` of m x n elements; [`options`](crate::abi::tensor_core::options) say
-    /// what they share.
+impl<const GROUPED: bool> Tiles<GROUPED> {
+    /// The tiles of `products` of m x n elements, or of groups;
+    /// [`options`](crate::abi::tensor_core::options) say what they share.
     #[inline(always)]
     pub fn new(
         [m, n]: [u32; 2],
         products: u32,
         stride_c: u64,
         options: u32,
+        groups: Groups,
         tile: [u32; 2],
     ) -> Self {
         let [rows, cols] = tile.map(|lines| lines.max(1));
@@ -56,6 +59,7 @@ impl Tiles {
             width: n.div_ceil(cols),
             height: m.div_ceil(rows),
             products,
+            groups,
             stride_c,
             step_a: u32::from(options & BROADCAST_A == 0),
             step_b: u32::from(options & BROADCAST_B == 0),
@@ -64,19 +68,32 @@ impl Tiles {
         }
     }
 
-    /// The number of tiles.
+    /// The tiles, as they are known behind the wait for the kernel in front.
+    #[inline(always)]
+    pub fn counted(self) -> Self {
+        match GROUPED {
+            true => Self { height: self.groups.count(), products: 1, ..self },
+            false => self,
+        }
+    }
+
+    /// The number of tiles, if they are [`counted`](Self::counted).
     #[inline(always)]
     pub fn count(self) -> u32 {
         self.width * self.height * self.products
     }
 
-    /// The product of a tile, and the tile's first row and column in it.
+    /// Where a tile is.
     #[inline(always)]
-    pub fn place(self, tile: u32) -> (u32, u32, u32) {
-        let of_product = self.width * self.height;
-        let product = tile / of_product.max(1);
-        let (y, x) = rasterize_wide(tile - product * of_product, self.width, self.height);
-        (product, y * self.rows, x * self.cols)
+    pub fn place(self, tile: u32) -> Place {
+        let Self { width, height, rows, cols, .. } = self;
+        let part = if GROUPED {
+            self.groups.of_rows(tile, width, rows)
+        } else {
+            let product = tile / (width * height).max(1);
+            Part::of_product(product, tile - product * (width * height), [width, height])
+        };
+        part.place(rasterize_wide(part.tile, part.width, part.height), [rows, cols])
     }
 
     /// Whether the L2 cache is to evict A first, and whether B.
@@ -86,14 +103,10 @@ impl Tiles {
         read_once([self.rows, self.cols], [self.height, self.width], is_alone)
     }
 
-    /// C of a tile's product, which ends where the tile at (row, col) ends.
+    /// C of a tile's product, which ends where the tile ends.
     #[inline(always)]
-    pub fn output<const F16: bool>(
-        self,
-        c: TensorOutput<F16>,
-        [product, row, col]: [u32; 3],
-    ) -> TensorOutput<F16> {
-        c.of_product(product, self.stride_c).cut([row + self.rows, col + self.cols])
+    pub fn output<const F16: bool>(self, c: TensorOutput<F16>, place: Place) -> TensorOutput<F16> {
+        c.of_product(place.product, self.stride_c).cut(place.ends)
     }
 
     /// Stores all tiles if K is 0, with blocks of `threads`.
@@ -104,8 +117,8 @@ impl Tiles {
     pub unsafe fn store_empty<const F16: bool>(self, c: TensorOutput<F16>, threads: u32) {
         let mut tile = thread::block_idx_x();
         while tile < self.count() {
-            let (product, row, col) = self.place(tile);
-            let c = self.output(c, [product, row, col]);
+            let place = self.place(tile);
+            let (c, Place { row, col, .. }) = (self.output(c, place), place);
             // Each thread has one column of the tile, a few rows at a time.
             let parts = self.rows.div_ceil(AT_ONCE as u32) * self.cols;
             for at in (thread::thread_idx_x()..parts).step_by(threads as usize) {

@@ -24,7 +24,8 @@ use cuda_std::mma::{Bf16, F16, FragmentA, FragmentB, Multiply, ldmatrix_x4, ldma
 use cuda_std::prelude::*;
 
 use crate::abi::epilogue::Parameters;
-use crate::abi::tensor_core::options::HALF_OUTPUT;
+use crate::abi::groups::GroupTile;
+use crate::abi::tensor_core::options::POINTERS_C;
 use crate::abi::tensor_core::{BK, variants};
 use crate::abi::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
 use crate::device::operand::half_rows::{HalfRows, VECTOR};
@@ -33,6 +34,7 @@ use crate::device::output::matrix::Output;
 use crate::device::output::tensor::TensorOutput;
 use crate::device::output::tile::tile_bytes;
 use crate::device::pipeline::dependent_launch;
+use crate::device::schedule::groups::{Groups, Place};
 
 /// Elements along K that one instruction multiplies.
 const MMA_K: u32 = 16;
@@ -98,26 +100,32 @@ macro_rules! kernels {
             ldc: u32,
             stride_c: u64,
             options: u32,
+            groups: *const GroupTile,
             epilogue: Parameters,
         ) {
             let of_product = |product: u32, pointer: *const u16, stride: u64| {
                 pointer.wrapping_add(product as usize * stride as usize)
             };
-            let product = thread::block_idx_y();
             let [rows_a, cols_a] = if TRANS_A { [k, m] } else { [m, k] };
             let [rows_b, cols_b] = if TRANS_B { [n, k] } else { [k, n] };
-            let pointer = of_product(product, a, stride_a);
-            let a = HalfRows { pointer, ld: lda, rows: rows_a, cols: cols_a };
-            let pointer = of_product(product, b, stride_b);
-            let b = HalfRows { pointer, ld: ldb, rows: rows_b, cols: cols_b };
+            let operands = |product| {
+                let [a, b] = [of_product(product, a, stride_a), of_product(product, b, stride_b)];
+                [
+                    HalfRows { pointer: a, ld: lda, rows: rows_a, cols: cols_a },
+                    HalfRows { pointer: b, ld: ldb, rows: rows_b, cols: cols_b },
+                ]
+            };
             // SAFETY: the caller keeps the contract, and there is no other output.
             unsafe {
                 let c = Output::new(c, ldc, m, n, alpha, beta);
-                let c = TensorOutput::<IS_F16>::new(c, options & HALF_OUTPUT != 0, epilogue);
+                let c = TensorOutput::<IS_F16>::new(c, options, epilogue);
                 gemm::<
                     T, IS_F16, { $warps_m * $mt * MMA_M }, { $warps_n * $nt * MMA_N },
                     $warps_m, $warps_n, { $warps_m * $warps_n * 32 }, $mt, $nt, $sums, TRANS_A, TRANS_B,
-                >([n, k], a, b, |product| c.of_product(product, stride_c));
+                >([m, n, k], Groups::new(groups), operands, |product| match options & POINTERS_C {
+                        0 => c.of_product(product, stride_c),
+                        _ => c.addressed(product),
+                    });
             }
         }
     )*};
@@ -148,7 +156,8 @@ const fn shared_bytes([bm, bn]: [u32; 2]) -> u32 {
 
 /// The kernel: blocks of `WARPS_M` x `WARPS_N` warps, each with `MT` x `NT` matrices of sums.
 ///
-/// A thread has `SUMS` sums in a row of matrices. C has `n` columns, and `c` gives a product's C.
+/// A thread has `SUMS` sums in a row of matrices. `operands` gives a product's A and B, and `c` its
+/// C.
 ///
 /// # Safety
 /// As for [`mma_outer_128x64()`]; the block has `WARPS_M` x `WARPS_N` warps.
@@ -167,9 +176,9 @@ unsafe fn gemm<
     const TRANS_A: bool,
     const TRANS_B: bool,
 >(
-    [n, k]: [u32; 2],
-    a: HalfRows,
-    b: HalfRows,
+    [m, n, k]: [u32; 3],
+    groups: Groups,
+    operands: impl Fn(u32) -> [HalfRows; 2],
     c: impl Fn(u32) -> TensorOutput<IS_F16>,
 ) {
     const {
@@ -185,13 +194,20 @@ unsafe fn gemm<
     }
     let (wm, wn) = (MT as u32 * MMA_M, NT as u32 * MMA_N);
     let tid = thread::thread_idx_x();
+    // The kernel in front may have written the table of groups.
+    dependent_launch::begin();
+    let [width, height] = [n.div_ceil(BN), m.div_ceil(BM)];
+    if !groups.has_tile(width) {
+        return;
+    }
     // Row by row, so that what all blocks read stays in the L2 cache.
-    let block = || {
-        let (number, width) = (black_box(thread::block_idx_x()), n.div_ceil(BN));
+    let order = |number: u32, width: u32, _| {
         let y = number / width.max(1);
-        [y * BM, (number - y * width) * BN]
+        (y, number - y * width)
     };
-    let [block_row, block_col] = block();
+    let place = || groups.of_block([width, height], [BM, BN], order);
+    let Place { product, row: block_row, col: block_col, .. } = place();
+    let [a, b] = operands(product);
     // What this thread computes.
     let (warp, lane) = (tid / 32, tid % 32);
     let (warp_row, warp_col) = (warp / WARPS_N * wm, warp % WARPS_N * wn);
@@ -231,7 +247,6 @@ unsafe fn gemm<
     };
 
     let mut acc = [[0.0f32; SUMS]; MT];
-    dependent_launch::begin();
     let mut k0 = 0;
     while k0 < k {
         // Recomputed in each step, so that it takes no registers in between.
@@ -282,8 +297,9 @@ unsafe fn gemm<
 
     // Read again behind `black_box`, so that it takes no registers in the loop.
     let warp = black_box(thread::thread_idx_x()) / 32;
-    let c = c(black_box(thread::block_idx_y()));
+    let Place { product, row, col, ends } = place();
+    let c = c(product).cut(ends);
     let within = [warp / WARPS_N * wm, warp % WARPS_N * wn];
     // SAFETY: all threads, with memory that is no longer in use, and a tile of their own.
-    unsafe { c.store_tile::<BM, BN, THREADS, SUMS, MT>(block(), within, a_smem.cast(), &acc) };
+    unsafe { c.store_tile::<BM, BN, THREADS, SUMS, MT>([row, col], within, a_smem.cast(), &acc) };
 }

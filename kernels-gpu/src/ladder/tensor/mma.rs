@@ -48,13 +48,15 @@ use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 
 use crate::abi::epilogue::Parameters;
-use crate::abi::tensor_core::options::HALF_OUTPUT;
+use crate::abi::groups::GroupTile;
+use crate::abi::tensor_core::options::POINTERS_C;
 use crate::abi::tensor_core::{BK, variants};
 use crate::abi::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
 use crate::device::output::matrix::Output;
 use crate::device::output::places::NoColumnBias;
 use crate::device::output::staging::STAGING;
 use crate::device::output::tensor::TensorOutput;
+use crate::device::schedule::groups::{Groups, Place};
 use crate::device::schedule::raster::rasterize;
 
 /// Elements along K that one instruction multiplies, and the parts of a step.
@@ -126,9 +128,9 @@ macro_rules! kernels {
             ldc: u32,
             stride_c: u64,
             options: u32,
+            groups: *const GroupTile,
             epilogue: Parameters,
         ) {
-            let product = thread::block_idx_y();
             let [rows_a, cols_a] = if TRANS_A { [k, m] } else { [m, k] };
             let [rows_b, cols_b] = if TRANS_B { [n, k] } else { [k, n] };
             let a = Input { pointer: a, ld: lda, rows: rows_a, cols: cols_a };
@@ -136,12 +138,15 @@ macro_rules! kernels {
             // SAFETY: the caller keeps the contract, and there is no other output.
             unsafe {
                 let c = Output::new(c, ldc, m, n, alpha, beta);
-                let c = TensorOutput::<IS_F16>::new(c, options & HALF_OUTPUT != 0, epilogue);
+                let c = TensorOutput::<IS_F16>::new(c, options, epilogue);
                 gemm::<T, IS_F16, $warps_m, $warps_n, $mt, $nt, $sums, TRANS_A, TRANS_B>(
                     [m, n, k],
-                    a.of_product(product, stride_a),
-                    b.of_product(product, stride_b),
-                    |product| c.of_product(product, stride_c),
+                    Groups::new(groups),
+                    |product| [a.of_product(product, stride_a), b.of_product(product, stride_b)],
+                    |product| match options & POINTERS_C {
+                        0 => c.of_product(product, stride_c),
+                        _ => c.addressed(product),
+                    },
                 );
             }
         }
@@ -179,7 +184,8 @@ impl Input {
 
 /// The kernel: blocks of `WARPS_M` x `WARPS_N` warps, each with `MT` x `NT` matrices of sums.
 ///
-/// A thread has `SUMS` sums in a row of matrices. `c` gives a product's C.
+/// A thread has `SUMS` sums in a row of matrices. `operands` gives a product's A and B, and
+/// `c` its C.
 ///
 /// # Safety
 /// As for [`mma()`]; the block has `WARPS_M` x `WARPS_N` warps.
@@ -196,8 +202,8 @@ unsafe fn gemm<
     const TRANS_B: bool,
 >(
     [m, n, k]: [u32; 3],
-    a: Input,
-    b: Input,
+    groups: Groups,
+    operands: impl Fn(u32) -> [Input; 2],
     c: impl Fn(u32) -> TensorOutput<IS_F16>,
 ) {
     const {
@@ -219,8 +225,13 @@ unsafe fn gemm<
     let (bm, bn) = (WARPS_M * wm, WARPS_N * wn);
     let threads = WARPS_M * WARPS_N * 32;
     let tid = thread::thread_idx_x();
-    let (block_y, block_x) = rasterize(thread::block_idx_x(), n.div_ceil(bn), m.div_ceil(bm));
-    let (block_row, block_col) = (block_y * bm, block_x * bn);
+    let [width, height] = [n.div_ceil(bn), m.div_ceil(bm)];
+    if !groups.has_tile(width) {
+        return;
+    }
+    let place = || groups.of_block([width, height], [bm, bn], rasterize);
+    let Place { product, row: block_row, col: block_col, .. } = place();
+    let [a, b] = operands(product);
     // What this thread computes.
     let (warp, lane) = (tid / 32, tid % 32);
     let (warp_row, warp_col) = (warp / WARPS_N * wm, warp % WARPS_N * wn);
@@ -339,7 +350,8 @@ unsafe fn gemm<
     thread::sync_threads();
     // Read again behind `black_box`, so that it takes no registers in the loop.
     let warp = black_box(thread::thread_idx_x()) / 32;
-    let c = c(black_box(thread::block_idx_y()));
+    let Place { product, ends, .. } = place();
+    let c = c(product).cut(ends);
     let staging = a_smem.add(warp * STAGING * 2).cast();
     let (row, col) = (block_row + warp / WARPS_N * wm, block_col + warp % WARPS_N * wn);
     // SAFETY: whole warps, each with memory of its own. Nobody else touches the elements of their

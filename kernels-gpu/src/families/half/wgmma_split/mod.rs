@@ -65,9 +65,7 @@ use cuda_std::{cluster, dependent_launch};
 use self::producer::Pipeline;
 use self::storage::{MAX_STAGES, Storage};
 use crate::abi::epilogue::Parameters;
-use crate::abi::tensor_core::options::{
-    BROADCAST_A, BROADCAST_B, HALF_OUTPUT, TRANSPOSED_C, multicast_blocks,
-};
+use crate::abi::tensor_core::options::{BROADCAST_A, BROADCAST_B, TRANSPOSED_C, multicast_blocks};
 use crate::abi::tensor_core::{
     BK, PANEL, RESERVED_SHARED_MEMORY_PER_BLOCK, SHARED_MEMORY_PER_MULTIPROCESSOR, even_part,
     shared_part, variants,
@@ -163,7 +161,7 @@ macro_rules! kernels {
                 // SAFETY: the caller keeps the contract, and there is no other output.
                 unsafe {
                     let c = Output::new(c, ldc, rows, cols, alpha, beta);
-                    TensorOutput::<F16>::new(c, options & HALF_OUTPUT != 0, epilogue)
+                    TensorOutput::<F16>::new(c, options, epilogue)
                 }
             };
             let products = Products {

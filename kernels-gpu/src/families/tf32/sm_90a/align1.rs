@@ -318,7 +318,7 @@ impl<const BM: u32, const BN: u32, const PART_A: usize, const PART_B: usize>
                 }
                 acc = array::from_fn(|i| array::from_fn(|j| sums[i * ROW_SUMS + j]));
             }
-            let c = TensorOutput::<false>::new(params.output(), false, params.epilogue());
+            let c = TensorOutput::<false>::new(params.output(), 0, params.epilogue());
             c.store_tile::<BM, BN, THREADS, ROW_SUMS, MT>(Self::block(), Self::warp(), smem, &acc);
         }
     }

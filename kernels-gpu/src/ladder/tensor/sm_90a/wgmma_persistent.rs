@@ -29,6 +29,8 @@
 //!   registers move.
 //! - A bias of columns is copied while its tile is multiplied, so that storing does not wait for
 //!   it. Other operands of an epilogue are read when the tile is stored.
+//! - Entry points for groups of rows read where a tile is from a table, which a kernel in front has
+//!   made (`abi/groups.rs`).
 //!
 //! # What should get better, and what comes next
 //!
@@ -47,7 +49,7 @@ use cuda_std::sm_90a::wgmma::{Accumulator, wait_group};
 use cuda_std::tma::{self, TensorMap};
 
 use crate::abi::epilogue::Parameters;
-use crate::abi::tensor_core::options::HALF_OUTPUT;
+use crate::abi::groups::GroupTile;
 use crate::abi::tensor_core::{
     ALIGNMENT, BK, PANEL, RESERVED_SHARED_MEMORY_PER_BLOCK, SHARED_MEMORY_PER_MULTIPROCESSOR,
     variants,
@@ -63,6 +65,7 @@ use crate::device::pipeline::roles::{
     WARPGROUP, WM, give_registers, moves_registers, take_registers,
 };
 use crate::device::pipeline::state::PipelineState;
+use crate::device::schedule::groups::Groups;
 use crate::device::schedule::persistent::{Tiles, parts};
 
 /// Stages by which the second warpgroup lags behind the first.
@@ -72,7 +75,7 @@ const STAGGER: u32 = 2;
 macro_rules! kernels {
     ($(
         $(#[$doc:meta])*
-        $descriptor:ident = $name:ident: $summary:literal,
+        $descriptor:ident = $name:ident $(and $grouped:ident)?: $summary:literal,
         [f32; $sums:literal] x $warpgroups:literal, $stages:literal stages;
     )*) => {$(
         $(#[$doc])*
@@ -89,7 +92,7 @@ macro_rules! kernels {
             arithmetic: Arithmetic::Bits16,
             target: Target::Sm90a,
             source: include_str!("wgmma_persistent.rs"),
-            variants: variants!($name, layouts),
+            variants: variants!($name, layouts $(, $grouped)?),
             reads_anywhere: [false; 2],
             compensates: false,
         };
@@ -126,24 +129,68 @@ macro_rules! kernels {
             // SAFETY: the caller keeps the contract, and there is no other output.
             let c = unsafe {
                 let c = Output::new(c, ldc, m, n, alpha, beta);
-                TensorOutput::<F16>::new(c, options & HALF_OUTPUT != 0, epilogue)
+                TensorOutput::<F16>::new(c, options, epilogue)
             };
             let tile = [$warpgroups * WM, <[f32; $sums] as Accumulator>::COLS];
-            let tile = parts::<TRANS_A, TRANS_B>([m, n], tile);
-            let tiles = Tiles::new([m, n], batch, stride_c, options, tile);
+            let tile = parts::<false, TRANS_A, TRANS_B>([m, n], tile);
+            let tiles = Tiles::new([m, n], batch, stride_c, options, Groups::NONE, tile);
             // SAFETY: the block is as large as these numbers say.
             unsafe {
-                gemm::<$sums, $warpgroups, $stages, F16, TRANS_A, TRANS_B>(
+                gemm::<$sums, $warpgroups, $stages, false, F16, TRANS_A, TRANS_B>(
                     k, tiles, [map_a, map_b], c,
                 );
             }
         }
+
+        $(
+            /// Computes a grouped product: each group of rows has a B of its own.
+            ///
+            /// # Safety
+            /// As for the kernel of batches.
+            #[kernel(
+                block = ($warpgroups + 1) * WARPGROUP,
+                min_blocks = 1,
+                variants(
+                    TRANS_B = false as _ | true as tb,
+                    F16 = false as _ | true as f16,
+                )
+            )]
+            pub unsafe fn $grouped<const TRANS_B: bool, const F16: bool>(
+                m: u32,
+                n: u32,
+                k: u32,
+                alpha: f32,
+                #[grid_constant] map_a: &TensorMap,
+                #[grid_constant] map_b: &TensorMap,
+                beta: f32,
+                c: *mut f32,
+                ldc: u32,
+                groups: *const GroupTile,
+                options: u32,
+                epilogue: Parameters,
+            ) {
+                // SAFETY: as above.
+                let (c, groups) = unsafe {
+                    let c = Output::new(c, ldc, m, n, alpha, beta);
+                    (TensorOutput::<F16>::new(c, options, epilogue), Groups::new(groups))
+                };
+                let tile = [$warpgroups * WM, <[f32; $sums] as Accumulator>::COLS];
+                let tile = parts::<true, false, TRANS_B>([m, n], tile);
+                let tiles = Tiles::new([m, n], 1, 0, options, groups, tile);
+                // SAFETY: the block is as large as these numbers say.
+                unsafe {
+                    gemm::<$sums, $warpgroups, $stages, true, F16, false, TRANS_B>(
+                        k, tiles, [map_a, map_b], c,
+                    );
+                }
+            }
+        )?
     )*};
 }
 
 kernels! {
     /// For large products.
-    DESCRIPTOR = wgmma_persistent:
+    DESCRIPTOR = wgmma_persistent and wgmma_persistent_grouped:
         "tensor cores: 128 x 256 per block, two consumer warpgroups that take turns at storing",
         [f32; 128] x 2, 4 stages;
     /// If its tiles leave fewer multiprocessors idle in the tail wave.
@@ -156,10 +203,10 @@ kernels! {
     TILE_128X224 = wgmma_128x224: "wgmma_persistent with 128 x 224 outputs per block",
         [f32; 112] x 2, 4 stages;
     /// For products with too few tiles of those sizes for all multiprocessors.
-    TILE_128X128 = wgmma_128x128: "wgmma_persistent with 128 x 128 outputs per block",
+    TILE_128X128 = wgmma_128x128 and wgmma_128x128_grouped: "wgmma_persistent with 128 x 128 outputs per block",
         [f32; 64] x 2, 6 stages;
     /// For products with still fewer tiles.
-    TILE_64X128 = wgmma_64x128: "wgmma_persistent with 64 x 128 outputs per block",
+    TILE_64X128 = wgmma_64x128 and wgmma_64x128_grouped: "wgmma_persistent with 64 x 128 outputs per block",
         [f32; 64] x 1, 8 stages;
     /// For the smallest products.
     TILE_64X64 = wgmma_64x64: "wgmma_persistent with 64 x 64 outputs per block",
@@ -217,12 +264,13 @@ unsafe fn gemm<
     const SUMS: usize,
     const WARPGROUPS: u32,
     const STAGES: u32,
+    const GROUPED: bool,
     const F16: bool,
     const TRANS_A: bool,
     const TRANS_B: bool,
 >(
     k: u32,
-    tiles: Tiles,
+    tiles: Tiles<GROUPED>,
     maps: [&TensorMap; 2],
     c: TensorOutput<F16>,
 ) where
@@ -238,7 +286,7 @@ unsafe fn gemm<
         // `wgmma`.
         dependent_launch::wait();
         // SAFETY: all threads of the block are here.
-        unsafe { tiles.store_empty(c, (WARPGROUPS + 1) * WARPGROUP) };
+        unsafe { tiles.counted().store_empty(c, (WARPGROUPS + 1) * WARPGROUP) };
         return;
     }
 
@@ -270,6 +318,7 @@ unsafe fn gemm<
     // Everything up to here overlaps the end of the kernel in front.
     dependent_launch::launch_dependents();
     dependent_launch::wait();
+    let tiles = tiles.counted();
 
     if warpgroup == WARPGROUPS {
         if moves_registers(WARPGROUPS) {
@@ -278,7 +327,7 @@ unsafe fn gemm<
         }
         if tid == WARPGROUPS * WARPGROUP {
             // SAFETY: one thread of the block; the maps are as the caller promises.
-            unsafe { stages.produce::<TRANS_A, TRANS_B>(tiles, steps, maps) };
+            unsafe { stages.produce::<GROUPED, TRANS_A, TRANS_B>(tiles, steps, maps) };
         }
         return;
     }
@@ -305,11 +354,11 @@ unsafe fn gemm<
     while tile < tiles.count() {
         // Recomputed at each use, so that it occupies no registers in between.
         let place = || {
-            let (product, row, col) = tiles.place(black_box(tile));
+            let place = tiles.place(black_box(tile));
             let warp = black_box(tid) / 32;
             // SAFETY: the warp's own memory, with an element for each of these columns.
             let bias = unsafe { StagedBias::at(bias.add(warp * bn)) };
-            (warp, row + warp * 16, col, tiles.output(c, [product, row, col]), bias)
+            (warp, place.row + warp * 16, place.col, tiles.output(c, place), bias)
         };
         if c.epilogue.has_column_bias() {
             let (_, _, col, c, bias) = place();

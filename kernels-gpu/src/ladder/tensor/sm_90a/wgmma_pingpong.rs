@@ -39,7 +39,6 @@ use cuda_std::sm_90a::wgmma::{Accumulator, wait_group};
 use cuda_std::tma::{self, TensorMap};
 
 use crate::abi::epilogue::Parameters;
-use crate::abi::tensor_core::options::HALF_OUTPUT;
 use crate::abi::tensor_core::{
     ALIGNMENT, BK, RESERVED_SHARED_MEMORY_PER_BLOCK, SHARED_MEMORY_PER_MULTIPROCESSOR, variants,
 };
@@ -54,6 +53,7 @@ use crate::device::pipeline::roles::{
     WARPGROUP, WM, give_registers, moves_registers, take_registers,
 };
 use crate::device::pipeline::state::PipelineState;
+use crate::device::schedule::groups::Groups;
 use crate::device::schedule::persistent::{Tiles, parts};
 
 /// A thread's sums of one `wgmma`, and the number of these that a tile has, one below the other.
@@ -141,10 +141,10 @@ pub unsafe fn wgmma_pingpong<const TRANS_A: bool, const TRANS_B: bool, const F16
     // SAFETY: the caller keeps the contract, and there is no other output.
     let c = unsafe {
         let c = Output::new(c, ldc, m, n, alpha, beta);
-        TensorOutput::<F16>::new(c, options & HALF_OUTPUT != 0, epilogue)
+        TensorOutput::<F16>::new(c, options, epilogue)
     };
-    let tile = parts::<TRANS_A, TRANS_B>([m, n], [BM, BN]);
-    let tiles = Tiles::new([m, n], batch, stride_c, options, tile);
+    let tile = parts::<false, TRANS_A, TRANS_B>([m, n], [BM, BN]);
+    let tiles = Tiles::new([m, n], batch, stride_c, options, Groups::NONE, tile);
     // SAFETY: the block is as large as these numbers say.
     unsafe { gemm::<F16, TRANS_A, TRANS_B>(k, tiles, [map_a, map_b], c) };
 }
@@ -156,7 +156,7 @@ pub unsafe fn wgmma_pingpong<const TRANS_A: bool, const TRANS_B: bool, const F16
 #[inline(always)]
 unsafe fn gemm<const F16: bool, const TRANS_A: bool, const TRANS_B: bool>(
     k: u32,
-    tiles: Tiles,
+    tiles: Tiles<false>,
     maps: [&TensorMap; 2],
     c: TensorOutput<F16>,
 ) {
@@ -211,7 +211,7 @@ unsafe fn gemm<const F16: bool, const TRANS_A: bool, const TRANS_B: bool>(
         unsafe { give_registers() };
         if tid == WARPGROUPS * WARPGROUP {
             // SAFETY: one thread of the block; the maps are as the caller promises.
-            unsafe { stages.produce::<TRANS_A, TRANS_B>(tiles, steps, maps) };
+            unsafe { stages.produce::<false, TRANS_A, TRANS_B>(tiles, steps, maps) };
         }
         return;
     }
@@ -234,11 +234,11 @@ unsafe fn gemm<const F16: bool, const TRANS_A: bool, const TRANS_B: bool>(
     while tile < tiles.count() {
         // Recomputed at each use, so that it occupies no registers in between.
         let place = || {
-            let (product, row, col) = tiles.place(black_box(tile));
+            let place = tiles.place(black_box(tile));
             let warp = black_box(tid) / 32;
             // SAFETY: the warp's own memory, with an element for each of these columns.
             let bias = unsafe { StagedBias::at(bias.add(warp * BN)) };
-            (warp, row + warp % 4 * 16, col, tiles.output(c, [product, row, col]), bias)
+            (warp, place.row + warp % 4 * 16, place.col, tiles.output(c, place), bias)
         };
         if c.epilogue.has_column_bias() {
             let (_, _, col, c, bias) = place();
