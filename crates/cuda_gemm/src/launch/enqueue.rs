@@ -46,9 +46,7 @@ impl Core {
             false => self.unread(),
         };
         let operands = [a, b, self.output(c)];
-        // An empty C has no tiles.
-        let grouping = self.grouping.as_ref().filter(|_| !self.launches.launches().is_empty());
-        if let Some(grouping) = grouping {
+        if let Some(grouping) = &self.grouping {
             // SAFETY: the caller vouches for the ends.
             unsafe { self.list_tiles(grouping, extras.ends)? };
         }

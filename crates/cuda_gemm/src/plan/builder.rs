@@ -199,8 +199,9 @@ impl PlanBuilder {
         let requirements = requirements(&launches);
         let staging = Staging::new(device, &launches, &limits, requirements, any_alignment)?;
         let (staging, maps) = (Box::new(staging), MapCache::default());
-        let is_grouped = gemm.is_grouped();
-        let grouping = is_grouped.then(|| device.entry_point("group_tiles")).transpose()?;
+        // An empty C has no tiles.
+        let has_groups = gemm.is_grouped() && !launches.launches().is_empty();
+        let grouping = has_groups.then(|| device.entry_point("group_tiles")).transpose()?;
         Ok(Core { stream, launches, function, unaligned, grouping, buffers: None, staging, maps })
     }
 }

@@ -73,7 +73,7 @@ pub(crate) struct Core {
     pub(crate) function: EntryPoint,
     /// The entry point for misaligned matrices, if the kernel has one.
     pub(crate) unaligned: Option<EntryPoint>,
-    /// The kernel that lists the tiles of groups, if the product is grouped.
+    /// The kernel that lists the tiles of groups, if there are any.
     pub(crate) grouping: Option<EntryPoint>,
     pub(crate) buffers: Option<Buffers>,
     pub(crate) staging: Box<Staging>,

@@ -24,8 +24,8 @@ const MAX_REACH: usize = 1 << 48;
 /// A column-major matrix is the transpose of a row-major one with the same leading dimension.
 ///
 /// A batch has `batch` such products. In a strided batch, the matrices follow each other at strides
-/// in memory. In a batch of pointers, their addresses are arbitrary. The products of a
-/// grouped one differ in m.
+/// in memory. In a batch of pointers, their addresses are arbitrary. The products of a grouped one
+/// differ in m.
 ///
 /// An [`Epilogue`] changes each element before it is stored. A [`Compute`] is the precision, f32 by
 /// default.
@@ -220,7 +220,7 @@ impl Gemm {
         }
         let m = m.div_ceil(batch);
         let strides = [m.saturating_mul(lda), stride_b, m.saturating_mul(ldc)];
-        Self { m, batching: Batching::Strided, ..self.batched(batch, strides) }
+        Self { m, ..self.batched(batch, strides) }
     }
 
     /// Whether a kernel has the features that this product needs.
