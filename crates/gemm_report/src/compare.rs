@@ -50,6 +50,9 @@ pub struct Change {
     /// The shape of the product.
     #[serde(flatten)]
     pub shape: Shape,
+    /// The rows of each group, as in `128,0,37`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups: Option<String>,
     /// What is done to each element, as in `bias column, gelu`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epilogue: Option<String>,
@@ -169,6 +172,7 @@ struct Key {
     origin: Origin,
     kernel: String,
     shape: Shape,
+    groups: Option<String>,
     gpus: Option<usize>,
     l2: Option<String>,
     factors: [f32; 2],
@@ -188,6 +192,7 @@ impl Key {
             origin: row.origin,
             kernel: row.kernel.clone(),
             shape: row.shape(),
+            groups: row.groups.clone(),
             gpus: row.ladder.gpus,
             l2: row.l2.clone(),
             factors: [row.alpha.unwrap_or(1.0), row.beta.unwrap_or(0.0)],
@@ -253,7 +258,7 @@ fn groups(runs: &[Run]) -> Vec<Group<'_>> {
 fn why_apart(old: &[Group<'_>], new: &[Group<'_>]) -> Option<String> {
     // What differs, how a key takes it from another, and what it is.
     type Part = (&'static str, fn(&mut Key, &Key), fn(&Key) -> String);
-    let parts: [Part; 6] = [
+    let parts: [Part; 7] = [
         (
             "precisions",
             |key, other| {
@@ -280,6 +285,14 @@ fn why_apart(old: &[Group<'_>], new: &[Group<'_>]) -> Option<String> {
             "epilogues",
             |key, other| key.epilogue.clone_from(&other.epilogue),
             |key| key.epilogue.clone().unwrap_or_else(|| "none".into()),
+        ),
+        (
+            "groups",
+            |key, other| {
+                key.groups.clone_from(&other.groups);
+                key.shape.groups = other.shape.groups;
+            },
+            |key| key.groups.clone().unwrap_or_else(|| "none".into()),
         ),
         (
             "numbers of devices",
@@ -362,6 +375,7 @@ fn change(old: &Group<'_>, new: &Group<'_>, threshold: f64) -> Option<Change> {
     Some(Change {
         kernel: old.key.kernel.clone(),
         shape: old.key.shape,
+        groups: old.key.groups.clone(),
         epilogue: old.key.epilogue.clone(),
         compute: old.key.compute.clone(),
         output: old.key.output.clone(),

@@ -28,6 +28,9 @@ pub struct Shape {
     pub trans_b: bool,
     /// How many products there are.
     pub batch: usize,
+    /// Groups of the rows of A and C, each with a B of its own; 0 if the rows are not grouped.
+    #[serde(skip)]
+    pub groups: usize,
 }
 
 impl Shape {
@@ -39,12 +42,14 @@ impl Shape {
     /// Bytes of A, B and C, each counted once.
     pub fn bytes(self) -> f64 {
         let [m, n, k] = [self.m, self.n, self.k].map(|size| size as f64);
-        4.0 * self.batch as f64 * (m * k + k * n + m * n)
+        let count_b = self.groups.max(1) as f64;
+        4.0 * self.batch as f64 * (m * k + count_b * k * n + m * n)
     }
 
     /// Whether it is one product with the same M, N and K, of matrices that are not transposed.
     pub fn is_square(self) -> bool {
-        self.m == self.n && self.n == self.k && self.ops().is_none() && self.batch == 1
+        let is_one = self.ops().is_none() && self.batch == 1 && self.groups == 0;
+        self.m == self.n && self.n == self.k && is_one
     }
 
     /// How A and B lie, unless neither is transposed.
@@ -64,7 +69,11 @@ impl fmt::Display for Shape {
             write!(f, "{} of ", self.batch)?;
         }
         write!(f, "{} x {} x {}", self.m, self.n, self.k)?;
-        self.ops().map_or(Ok(()), |ops| write!(f, " {ops}"))
+        self.ops().map_or(Ok(()), |ops| write!(f, " {ops}"))?;
+        if self.groups > 0 {
+            write!(f, " in {} groups", self.groups)?;
+        }
+        Ok(())
     }
 }
 
@@ -173,6 +182,8 @@ pub struct Row {
     /// The number of products.
     #[serde(default = "one")]
     pub batch: usize,
+    /// The rows of each group of a grouped product, as in `128,0,37`.
+    pub groups: Option<String>,
     /// The factor of the product.
     pub alpha: Option<f32>,
     /// The factor of the old C.
@@ -522,7 +533,8 @@ impl Row {
     /// The shape of the product.
     pub fn shape(&self) -> Shape {
         let Self { m, n, k, trans_a, trans_b, batch, .. } = *self;
-        Shape { m, n, k, trans_a, trans_b, batch }
+        let groups = self.groups.as_ref().map_or(0, |rows| rows.split(',').count());
+        Shape { m, n, k, trans_a, trans_b, batch, groups }
     }
 
     /// Treats impossible numbers as unknown, because they have no place on an axis.

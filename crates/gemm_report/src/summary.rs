@@ -12,9 +12,8 @@ type Ratios = Vec<(Shape, f64)>;
 
 /// A table with a line for each device and precision; empty if nothing was compared with cuBLAS.
 ///
-/// The newest ratio of each product counts, if it is of a cold L2 cache, has no epilogue and reads
-/// no old C. `runs` begin
-/// with the newest.
+/// The newest ratio of each product counts, if it is of a cold L2 cache, has neither groups nor an
+/// epilogue, and reads no old C. `runs` begin with the newest.
 pub fn summary(runs: &[Run]) -> String {
     // Squares and all other products apart: their mixture depends on what was measured.
     let mut lines: BTreeMap<(String, String), [Ratios; 2]> = BTreeMap::new();
@@ -57,6 +56,7 @@ fn compared(row: &Row) -> Option<(&Row, f64)> {
     let is_cold = row.l2.as_deref().is_none_or(|l2| l2 == "cold");
     let is_dense = row.bench.margins.is_none();
     let is_product = row.epilogue.is_none() && row.beta.is_none_or(|beta| beta == 0.0);
+    let is_product = is_product && row.groups.is_none();
     (row.kernel == "auto" && is_cold && is_dense && is_product).then_some((row, row.bench.ratio?))
 }
 

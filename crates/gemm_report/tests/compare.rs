@@ -97,6 +97,25 @@ fn clocks_cancel_out() {
     assert_relative_eq!(only(&report).speedup.unwrap(), 1.0 / 1.2, max_relative = 2e-3);
 }
 
+/// Groups make another product, and so do other groups.
+#[test]
+fn groups_are_kept_apart() {
+    let plain = row("auto", 1.0, 1.5);
+    let with = |rows: &str| plain.replace("\"m\"", &format!("\"groups\":\"{rows}\",\"m\""));
+    let both = plain.clone() + &with("60,4") + &with("32,32");
+    let report = compare(file(&both), file(&(plain.clone() + &with("32,32"))), 0.01).unwrap();
+    assert_eq!((report.changes.len(), report.only_before), (2, 1));
+    let [one, grouped] = &report.changes[..] else { panic!() };
+    assert_eq!((one.groups.as_deref(), grouped.groups.as_deref()), (None, Some("32,32")));
+    assert_eq!(grouped.shape.to_string(), "64 x 64 x 64 in 2 groups");
+    assert!(one.shape.is_square() && !grouped.shape.is_square());
+    assert_eq!(grouped.shape.bytes() - one.shape.bytes(), 4.0 * 64.0 * 64.0);
+    for (rows, says) in [("60,4", "60,4 before, 32,32 after"), ("64", "64 before, 32,32 after")] {
+        let apart = compare(file(&with(rows)), file(&with("32,32")), 0.01).unwrap_err().to_string();
+        assert!(apart.contains("their groups differ") && apart.contains(says), "{apart}");
+    }
+}
+
 #[test]
 fn a_threshold_is_for_what_is_sure_and_small() {
     let [before, after] = [row("auto", 1.0, 1.5), row("auto", 1.005, 1.5)];

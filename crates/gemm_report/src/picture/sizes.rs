@@ -135,7 +135,7 @@ fn curve(
 
 /// TFLOP/s of a square product that copies alone hold up.
 fn copies(roofs: &Roofs, size: f64) -> f64 {
-    let one = Shape { m: 1, n: 1, k: 1, trans_a: false, trans_b: false, batch: 1 };
+    let one = Shape { m: 1, n: 1, k: 1, trans_a: false, trans_b: false, batch: 1, groups: 0 };
     roofs.copy_gbytes * size * one.flops() / one.bytes() / 1e3
 }
 
