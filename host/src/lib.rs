@@ -36,10 +36,10 @@ pub use cuda_gemm::{
     Stream, Table, Timer, bf16, f16, find_kernel, gemm, kernels, nearest_names, npy, ptx, select,
 };
 pub use gemm_bench::{
-    Baseline, Candidate, Cublas, CublasProduct, Error, Job, KernelOptions, L2, Limit, Load, Loaded,
-    Operands, RotatingBuffers, Selection, Shape, SideBySide, Title, baseline, batch, buffers,
-    candidate, compare, cublas, explain, forecast, limit, operands, require_memory, roofline,
-    shape, side_by_side, stats, telemetry, time, tune, workload,
+    Baseline, Candidate, Cublas, CublasProduct, Error, Groups, Job, KernelOptions, L2, Limit, Load,
+    Loaded, Operands, RotatingBuffers, Selection, Shape, SideBySide, Title, baseline, batch,
+    buffers, candidate, compare, cublas, explain, forecast, limit, operands, require_memory,
+    roofline, shape, side_by_side, stats, telemetry, time, tune, workload,
 };
 pub use gemm_report;
 pub use gemm_verify as verify;

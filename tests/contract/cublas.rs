@@ -3,7 +3,10 @@
 use cuda_gemm::Error as GemmError;
 use gemm_bench::Error;
 use host::verify::Bound;
-use host::{Cublas, Device, DeviceMatrix, Gemm, Matrix};
+use host::{
+    Activation, Compute, Cublas, Device, DeviceMatrix, Element, Epilogue, Gemm, Groups, Job,
+    Matrix, Operands, RotatingBuffers,
+};
 
 use crate::case::{Case, fits, kernels};
 use crate::common::{gpu, skip};
@@ -92,4 +95,37 @@ fn cublas_refuses_what_was_not_prepared() {
         ));
         assert!(cublas.prepare(Gemm::new(2, 3, 4).leading_dimensions(3, 3, 3)).is_err());
     });
+}
+
+/// Groups in turn, each with its own B, also in parts of wider matrices.
+#[test]
+fn cublas_takes_groups_in_turn() {
+    with_cublas(|device, cublas| {
+        let groups: Groups = "70,0,2,5".parse().unwrap();
+        let gemm = Gemm::new(77, 24, 40).computed_in(Compute::Bf16).scaled(2.0, 0.5);
+        for (gemm, left) in [
+            (gemm, 0),
+            (gemm.transposed(false, true).stored_as(Element::Bf16), 0),
+            (gemm.leading_dimensions(64, 48, 48), 8),
+        ] {
+            let gemm = groups.of(gemm).unwrap();
+            assert!(matches!(cublas.prepare(gemm), Err(Error::Gemm(GemmError::GroupCount { .. }))));
+            let product = cublas.prepare_groups(gemm, groups.clone()).unwrap();
+            let operands = Operands::random(&gemm, 3).in_groups(groups.clone()).unwrap();
+            let mut buffers = RotatingBuffers::within(device, &operands, 1, left).unwrap();
+            let result = buffers.result(&Job::Cublas(Box::new(product)), operands.c()).unwrap();
+            let reference = operands.reference(Bound::Probabilistic, 3).unwrap();
+            let check = reference.check(&result).unwrap();
+            assert!(check.passed() && check.elements == 77 * 24, "{gemm:?}: {check:?}");
+        }
+        let relu = gemm_with_relu(&groups);
+        let refused = cublas.prepare_groups(relu, groups).err().unwrap();
+        assert!(refused.to_string().contains("takes no groups with an epilogue"), "{refused}");
+    });
+}
+
+/// A grouped product whose epilogue is for kernels of this library.
+fn gemm_with_relu(groups: &Groups) -> Gemm {
+    let relu = Epilogue::new().activation(Activation::Relu);
+    groups.of(Gemm::new(77, 8, 8).computed_in(Compute::Bf16).then(relu)).unwrap()
 }

@@ -60,6 +60,13 @@ pub enum Error {
         reason: String,
     },
 
+    /// Groups that a product cannot have.
+    #[error("{reason}")]
+    Groups {
+        /// The problem, and what to do.
+        reason: String,
+    },
+
     /// A product that cannot have a record of its measurement.
     #[error(
         "{shape} cannot have a record: it needs dense matrices, or rows at equal offsets from 16 bytes, \

@@ -25,7 +25,7 @@ pub use analysis::{explain, forecast, limit, roofline};
 pub use baseline::{cublas, cublas_product};
 pub use compare::side_by_side;
 pub use measure::{batch, buffers, telemetry, time};
-pub use workload::{candidate, job, operands, shape};
+pub use workload::{candidate, groups, job, operands, shape};
 
 pub use baseline::Baseline;
 pub use buffers::{L2, RotatingBuffers};
@@ -33,6 +33,7 @@ pub use candidate::{Loaded, Selection};
 pub use cublas::Cublas;
 pub use cublas_product::CublasProduct;
 pub use error::{Error, require_memory};
+pub use groups::Groups;
 pub use job::{Candidate, Job, KernelOptions, Title};
 pub use limit::{Limit, Load};
 pub use operands::Operands;

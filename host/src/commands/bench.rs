@@ -120,6 +120,7 @@ fn measure(
         device,
         gpus: None,
         gemm: products[0],
+        groups: &args.options().groups,
         seed: Some(args.options().seed),
         cublas_version: cublas.as_ref().and_then(Loaded::cublas_version),
         l2: Some(args.options().l2),
@@ -141,7 +142,11 @@ fn head(comparison: &Comparison, setting: &Setting<'_>) -> String {
     let (info, options) = (comparison.device().info(), comparison.options());
     let epilogue = setting.gemm.epilogue;
     let then = if epilogue.is_none() { String::new() } else { format!(", then {epilogue}") };
+    let groups = setting.groups.words().map(|groups| format!(", {groups}")).unwrap_or_default();
     let cublas = match (setting.cublas_version, setting.gemm.compute) {
+        (Some(version), _) if setting.gemm.is_grouped() => {
+            format!("cuBLAS {version}, one cublasGemmEx for each group in turn")
+        }
         (Some(version), Compute::F32 | Compute::Tf32x3) => {
             format!("cuBLAS {version}, f32 arithmetic (no TF32)")
         }
@@ -152,7 +157,7 @@ fn head(comparison: &Comparison, setting: &Setting<'_>) -> String {
     };
     format!(
         "device:  {}, compute capability {}\n\
-         product: C = {} A B + {} C{then}, random matrices, seed {}{}\n\
+         product: C = {} A B + {} C{groups}{then}, random matrices, seed {}{}\n\
          against: {cublas}\n\
          {}\
          columns: medians; ratio is cuBLAS's time / the kernel's, over pairs; 95 % is its \

@@ -34,6 +34,8 @@ struct Chosen<'a> {
     trans_a: bool,
     trans_b: bool,
     batch: usize,
+    /// The number of groups; null if the rows are not grouped.
+    group_count: Option<usize>,
     compute: &'static str,
     chosen: &'static str,
     #[serde(flatten)]
@@ -57,7 +59,8 @@ impl<'a> Chosen<'a> {
         auto: &Auto,
         choice: &Configuration,
     ) -> Self {
-        let Gemm { m, n, k, trans_a, trans_b, batch, compute, .. } = *gemm;
+        let Gemm { m, n, k, trans_a, trans_b, compute, .. } = *gemm;
+        let [_, _, batch] = gemm.matrices();
         let [rows_a, rows_b, _] = gemm.rows_begin_on_16_bytes();
         let copies = ["A", "B"].into_iter().zip(Auto::copies(gemm, choice));
         // In 16 bits only misaligned rows are copied, which has a line of its own.
@@ -74,6 +77,7 @@ impl<'a> Chosen<'a> {
             trans_a,
             trans_b,
             batch,
+            group_count: gemm.is_grouped().then_some(gemm.batch),
             compute: compute.name(),
             chosen: choice.kernel.name(),
             division: choice.into(),
@@ -158,7 +162,7 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, Error> {
     let shapes = if args.sizes.is_empty() { &SHAPES[..] } else { &args.sizes };
     for shape in shapes {
         let shape = args.product.shape(*shape);
-        let gemm = args.product.apply(shape.gemm());
+        let gemm = args.product.grouped(shape.gemm())?;
         let choice = auto.choose(&gemm)?;
         if !is_f32 {
             // Not every device runs kernels for tensor cores.
@@ -195,7 +199,8 @@ fn text(shape: Shape, chosen: &Chosen<'_>, choice: &Configuration) -> String {
         let costs = if chosen.candidates.is_empty() { "" } else { "; by the costs:" };
         format!(", as measured for this product {place}{costs}")
     });
-    let mut text = format!("\n{shape}: {choice}{why}\n");
+    let groups = chosen.group_count.map(|count| format!(" in {count} group(s)"));
+    let mut text = format!("\n{shape}{}: {choice}{why}\n", groups.unwrap_or_default());
     for Copied { operand, reason } in &chosen.copies {
         text += &format!("  copies {operand} first: {reason}\n");
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use host::{
-    Activation, Axis, Compute, Element, Epilogue, Error, Gemm, MAX_DIMENSION, Shape, shape,
+    Activation, Axis, Compute, Element, Epilogue, Error, Gemm, Groups, MAX_DIMENSION, Shape, shape,
 };
 
 #[derive(Debug, clap::Args)]
@@ -24,6 +24,13 @@ pub struct ProductArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 1, allow_negative_numbers = true,
           value_parser = batch)]
     pub batch: usize,
+
+    /// Groups of rows of A and C, each with a B of its own: the rows of each, as in 128,0,37.
+    ///
+    /// They add up to M, and some may be 0. 8*128 is eight groups of 128 rows. For --compute bf16 and
+    /// f16. In files the B lie one below the other.
+    #[arg(long, value_name = "ROWS", allow_hyphen_values = true)]
+    groups: Option<Groups>,
 
     /// The factor of the product.
     #[arg(long, default_value_t = 1.0, allow_hyphen_values = true, value_parser = factor)]
@@ -131,16 +138,33 @@ impl ProductArgs {
         }
     }
 
-    /// Adds the options to a product that has its shape.
+    /// Adds the options to a product that has its shape, except the groups.
     pub fn apply(&self, gemm: Gemm) -> Gemm {
         let gemm = gemm.scaled(self.alpha, self.beta).then(self.epilogue());
         gemm.computed_in(self.compute()).stored_as(self.output.unwrap_or_default())
     }
 
+    /// The product with all options, groups among them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Groups::of`] and [`Gemm::validate`].
+    pub fn grouped(&self, gemm: Gemm) -> Result<Gemm, Error> {
+        let gemm = self.groups().of(self.apply(gemm))?;
+        gemm.validate()?;
+        Ok(gemm)
+    }
+
+    /// The groups that were asked for.
+    pub fn groups(&self) -> Groups {
+        self.groups.clone().unwrap_or_default()
+    }
+
     /// Whether nothing was asked for.
     pub fn is_default(&self) -> bool {
         let shape = Shape::square(1);
-        self.shape(shape) == shape && self.apply(shape.gemm()) == shape.gemm()
+        let is_plain = self.groups.is_none() && self.shape(shape) == shape;
+        is_plain && self.apply(shape.gemm()) == shape.gemm()
     }
 
     /// How products are computed.

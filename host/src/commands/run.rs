@@ -48,8 +48,8 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
     for &choice in &choices {
         for source in &sources {
             let input = Input::open(source.clone())?;
-            let gemm = args.product.apply(input.gemm()?);
-            gemm.validate()?;
+            let gemm = args.product.grouped(input.gemm()?)?;
+            input.expect(&gemm)?;
             if gemm.beta == 0.0 && input.has_c() {
                 stdio::say("warning: --c is not read, because beta is 0; add --beta to use it");
             }
@@ -68,7 +68,7 @@ pub fn run(args: &RunArgs) -> Result<Outcome, Error> {
         let products = products.into_iter().map(|(_, input, gemm)| {
             require_host_memory(&gemm, is_soft)?;
             let (bound, seed) = (input.bound(), input.seed());
-            Ok((input.read(&gemm)?, bound, seed))
+            Ok((input.read(&gemm, args.product.groups())?, bound, seed))
         });
         let samples = (args.samples.unwrap_or(10), false);
         let keep = |result: &Matrix| output.as_ref().map_or(Ok(()), |output| output.write(result));
@@ -137,9 +137,10 @@ fn measure(
     let cublas_version = loaded.iter().find_map(|loaded| loaded.cublas_version());
     let l2 = (!device.is_soft()).then(|| args.l2());
     let samples = samples(device, args.samples);
-    let setting = Setting { device, gpus: None, gemm, seed, cublas_version, l2, samples };
+    let groups = &args.product.groups();
+    let setting = Setting { device, gpus: None, gemm, groups, seed, cublas_version, l2, samples };
     reporter.begin(&setting)?;
-    let operands = progress::step("preparing the matrices", || source.read(&gemm))?;
+    let operands = progress::step("preparing the matrices", || source.read(&gemm, groups.clone()))?;
     let input = gemm.compute.name();
     let types = [("A", input), ("B", input), ("C", gemm.output.name())];
     for (count, (matrix, element)) in operands.overflowed().into_iter().zip(types) {

@@ -182,6 +182,7 @@ pub fn all(
             device: &devices[0],
             gpus: Some(devices.len()),
             gemm: *operands.gemm(),
+            groups: operands.groups(),
             seed,
             cublas_version: None,
             l2: None,

@@ -36,6 +36,12 @@ pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
     if let Some(samples) = &args.refit {
         return refit::run(args, samples);
     }
+    if !args.product.groups().is_empty() {
+        return Err(Error::usage_of(
+            "tune",
+            "products with groups are not tuned: leave out --groups",
+        ));
+    }
     if let Some(count) = args.validate {
         return validate::run(args, count as usize);
     }

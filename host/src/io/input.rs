@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use cuda_gemm::Error as GemmError;
 use host::npy::NpyFile;
 use host::verify::Bound;
-use host::{Gemm, Operands, Shape, operands};
+use host::{Gemm, Groups, Operands, Shape, operands};
 
 use crate::error::Error;
 
@@ -25,6 +25,8 @@ pub struct Arrangement {
     /// How many products there are, whose matrices lie one below the other; a B that is not
     /// transposed may be one for all.
     pub batch: usize,
+    /// How many groups have a B each, which lie one below the other.
+    pub groups: usize,
 }
 
 /// The matrices, as far as they must be known to check sizes.
@@ -59,33 +61,39 @@ impl Input {
     }
 
     pub fn gemm(&self) -> Result<Gemm, Error> {
-        let Files { a, b, c, arrangement } = match self {
+        let Files { a, b, arrangement, .. } = match self {
             Self::Random { shape, .. } => return Ok(shape.gemm()),
             Self::Files(files) => files.as_ref(),
         };
-        let Arrangement { trans_a, trans_b, batch } = *arrangement;
-        let part = |what, rows: usize| match rows.checked_rem(batch) {
-            Some(0) => Ok(rows / batch),
+        let Arrangement { trans_a, trans_b, batch, groups } = *arrangement;
+        let part = |what, rows: usize, count| match rows.checked_rem(count) {
+            Some(0) => Ok(rows / count),
             _ => Err(Error::usage(format!(
-                "--batch {batch}: {what} has {rows} rows, which are no {batch} matrices of the \
-                 same size, one below the other"
+                "{what} has {rows} rows, which are no {count} matrices of the same size, one below \
+                 the other, as --batch and --groups have them"
             ))),
         };
         let op = |trans, rows, cols| if trans { (cols, rows) } else { (rows, cols) };
-        let (m, k) = op(trans_a, part("A", a.shape().0)?, a.shape().1);
+        let (m, k) = op(trans_a, part("A", a.shape().0, batch)?, a.shape().1);
         // A B of K rows is one for all products.
         let is_shared = batch > 1 && !trans_b && b.shape().0 == k;
-        let rows_b = if is_shared { b.shape().0 } else { part("B", b.shape().0)? };
+        let rows_b =
+            if is_shared { b.shape().0 } else { part("B", b.shape().0, batch.max(groups))? };
         let n = op(trans_b, rows_b, b.shape().1).1;
         let gemm = Gemm::new(m, n, k).transposed(trans_a, trans_b);
         let gemm = if batch == 1 { gemm } else { gemm.stacked(batch) };
-        let gemm = if is_shared { Gemm { stride_b: 0, ..gemm } } else { gemm };
-        let [_, shape_b, shape_c] = operands::shapes(&gemm);
-        GemmError::expect_shape("B", b.shape().into(), shape_b)?;
-        if let Some(c) = c {
-            GemmError::expect_shape("C", c.shape().into(), shape_c)?;
+        Ok(if is_shared { Gemm { stride_b: 0, ..gemm } } else { gemm })
+    }
+
+    /// Checks that files have the shapes of a product, before they are read.
+    pub fn expect(&self, gemm: &Gemm) -> Result<(), Error> {
+        let Self::Files(files) = self else { return Ok(()) };
+        let [_, shape_b, shape_c] = operands::shapes(gemm);
+        GemmError::expect_shape("B", files.b.shape().into(), shape_b)?;
+        match &files.c {
+            Some(c) => Ok(GemmError::expect_shape("C", c.shape().into(), shape_c)?),
+            None => Ok(()),
         }
-        Ok(gemm)
     }
 
     pub fn seed(&self) -> Option<u64> {
@@ -103,13 +111,14 @@ impl Input {
     }
 
     /// Reads or makes the matrices; C only if beta is not 0.
-    pub fn read(self, gemm: &Gemm) -> Result<Operands, Error> {
-        Ok(match self {
+    pub fn read(self, gemm: &Gemm, groups: Groups) -> Result<Operands, Error> {
+        let operands = match self {
             Self::Random { seed, .. } => Operands::random(gemm, seed),
             Self::Files(files) => {
                 let c = files.c.filter(|_| gemm.beta != 0.0).map(NpyFile::read).transpose()?;
                 Operands::new(*gemm, files.a.read()?, files.b.read()?, c)?
             }
-        })
+        };
+        Ok(operands.in_groups(groups)?)
     }
 }

@@ -119,8 +119,9 @@ fn cells(change: &Change) -> [String; 9] {
 /// The shape, and what else makes the product.
 fn product(change: &Change) -> String {
     let output = change.output.as_ref().map(|output| format!("C in {output}"));
+    let groups = change.groups.as_ref().map(|rows| format!("rows {rows}"));
     let parts = [Some(change.shape.to_string()), change.compute.clone(), output];
-    let parts = parts.into_iter().chain([change.epilogue.clone()]).flatten();
+    let parts = parts.into_iter().chain([change.epilogue.clone(), groups]).flatten();
     parts.collect::<Vec<_>>().join(", ")
 }
 

@@ -105,7 +105,11 @@ fn subject(setting: &Setting<'_>, title: &Title) -> Row {
         instruction_budget: config.and_then(|config| config.instruction_budget),
         ..Ladder::default()
     };
-    Row { origin: Origin::Ladder, ladder, ..row::row(title, &setting.gemm, setting.seed) }
+    Row {
+        origin: Origin::Ladder,
+        ladder,
+        ..row::row(title, &setting.gemm, setting.groups, setting.seed)
+    }
 }
 
 /// The row of a result.

@@ -255,7 +255,11 @@ pub fn product(setting: &Setting<'_>) -> String {
     let Gemm { m, n, k, alpha, beta, trans_a, trans_b, batch, epilogue, .. } = setting.gemm;
     let then = if epilogue.is_none() { String::new() } else { format!(", then {epilogue}") };
     let op = |trans: bool| if trans { "^T" } else { "" };
-    let batch = if batch == 1 { String::new() } else { format!(", batch of {batch}") };
+    let batch = match setting.groups.words() {
+        Some(groups) => format!(", {groups}"),
+        None if batch == 1 => String::new(),
+        None => format!(", batch of {batch}"),
+    };
     let matrices = match setting.seed {
         Some(seed) => format!("random matrices, seed {seed}"),
         None => "matrices from files".to_owned(),
@@ -292,6 +296,9 @@ fn l2(info: &DeviceInfo, policy: L2) -> String {
 /// The peak and cuBLAS, to compare a speed with.
 pub fn speed(setting: &Setting<'_>) -> String {
     let cublas = match setting.cublas_version {
+        Some(version) if setting.gemm.is_grouped() => {
+            format!("cuBLAS:  {version}, one cublasGemmEx for each group in turn, sums in f32\n")
+        }
         Some(version) if !matches!(setting.gemm.compute, Compute::F32 | Compute::Tf32x3) => {
             format!(
                 "cuBLAS:  {version}, the fastest of cublasGemmEx and cublasLt's algorithms, of the same \

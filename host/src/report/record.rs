@@ -5,7 +5,7 @@ use gemm_report::Status;
 use host::Peak;
 use host::time::Samples;
 use host::verify::Check;
-use host::{Compute, Device, Gemm, L2, Load, Title, stats};
+use host::{Compute, Device, Gemm, Groups, L2, Load, Title, stats};
 
 /// The settings that all results of one call share.
 #[derive(Clone, Copy)]
@@ -15,6 +15,8 @@ pub struct Setting<'a> {
     /// Devices that share the product, with `--gpus`.
     pub gpus: Option<usize>,
     pub gemm: Gemm,
+    /// The groups of a grouped product.
+    pub groups: &'a Groups,
     /// The seed of random matrices; none for files.
     pub seed: Option<u64>,
     /// The version of cuBLAS, if it takes part.

@@ -109,13 +109,13 @@ fn line(shape: &str, kernel: &str, cells: &[String; 13], verdict: &str) -> Strin
 mod tests {
     use super::*;
     use gemm_report::row::Bench;
-    use host::Gemm;
     use host::compare;
     use host::kernels::LADDER;
+    use host::{Gemm, Groups};
 
     fn new(name: &'static str, size: usize) -> Row {
         let title = Title { name, ..Title::default() };
-        compare::row::row(&title, &Gemm::new(size, size, size), Some(42))
+        compare::row::row(&title, &Gemm::new(size, size, size), &Groups::default(), Some(42))
     }
 
     fn full() -> Row {

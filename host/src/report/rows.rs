@@ -139,11 +139,12 @@ mod tests {
     use super::*;
     use gemm_report::row::Bench;
     use gemm_report::{Origin, Verdict};
-    use host::{Gemm, Title, compare};
+    use host::{Gemm, Groups, Title, compare};
 
     fn row() -> Row {
         let title = Title { name: "tile2d", ..Title::default() };
-        let row = compare::row::row(&title, &Gemm::new(512, 512, 512), Some(42));
+        let row =
+            compare::row::row(&title, &Gemm::new(512, 512, 512), &Groups::default(), Some(42));
         let bench = Bench { ratio: Some(1.25), verdict: Some(Verdict::Faster), ..Bench::default() };
         Row { origin: Origin::Bench, bench, ..row }
     }

@@ -65,7 +65,8 @@ impl fmt::Display for Skipped {
             Self::Known => "it was measured before",
             Self::Capture => "the stream captures a graph",
             Self::NoRecord => {
-                "its matrices are not like dense ones, alpha is 0, or a batch shares A or B"
+                "its rows are in groups, its matrices are not like dense ones, alpha is 0, or a \
+                 batch shares A or B"
             }
             Self::NoChoice => "there are fewer than two choices to compare",
             Self::TooLong => "its sums are too long to be compared exactly",

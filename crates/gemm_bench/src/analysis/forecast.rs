@@ -100,7 +100,7 @@ impl Forecast {
 fn flops(gemm: &Gemm) -> f64 {
     let sizes = [gemm.m, gemm.n, gemm.depth()];
     let padded = std::array::from_fn::<_, 3, _>(|i| sizes[i].next_multiple_of(TILE[i]) as f64);
-    2.0 * padded.iter().product::<f64>() * gemm.batch as f64
+    2.0 * padded.iter().product::<f64>() * gemm.matrices()[2] as f64
 }
 
 /// A product that occupies all cores for a fraction of a second, with edges like the large one's.
@@ -115,7 +115,7 @@ fn small(gemm: &Gemm, threads: usize) -> Gemm {
     // For a batch, enough products for this number of blocks.
     let blocks = (side / 128).pow(2);
     let products = blocks.div_ceil(m.div_ceil(128).max(1) * n.div_ceil(128).max(1));
-    match gemm.batch.min(products) {
+    match gemm.matrices()[2].min(products) {
         0 | 1 => small,
         batch => small.stacked(batch),
     }

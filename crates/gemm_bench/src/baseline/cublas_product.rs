@@ -11,6 +11,8 @@
 //! (`CUBLAS_COMPUTE_32F`, or `CUBLAS_COMPUTE_32F_FAST_TF32` for TF32). Every launch of the choice
 //! uses the same matrices, so that L2 is warm. If products are then measured with a cold L2,
 //! another candidate may be slightly faster.
+//!
+//! A grouped product is one `cublasGemmEx` for each group in turn.
 
 use std::cell::OnceCell;
 use std::ffi::{c_int, c_longlong, c_void};
@@ -24,6 +26,7 @@ use super::cublas_lt::{Layout, LtProduct, R_32F, alignment, compute_type, epilog
 use super::epilogue_pass::EpiloguePass;
 use crate::cublas::{Cublas, OP_N, OP_T, Started, check};
 use crate::error::Error;
+use crate::groups::Groups;
 
 /// `CUDA_R_16F` and `CUDA_R_16BF`.
 const R_16F: c_int = 2;
@@ -44,23 +47,34 @@ impl Cublas {
     /// [`Error::CublasUnsuited`] for a product that cuBLAS lacks, and those of
     /// [`Kernel::prepare`](cuda_gemm::Kernel::prepare) for a product with an epilogue.
     pub fn prepare(&self, gemm: Gemm) -> Result<CublasProduct, Error> {
+        self.prepare_groups(gemm, Groups::default())
+    }
+
+    /// Checks a product with its groups, if there are any: see [`Cublas::prepare`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Cublas::prepare`], and [`Error::Groups`].
+    pub fn prepare_groups(&self, gemm: Gemm, groups: Groups) -> Result<CublasProduct, Error> {
         gemm.validate()?;
+        groups.expect(&gemm)?;
         require_plain(&gemm)?;
         let by_sgemm = is_for_sgemm(&gemm);
         let has_pass = if by_sgemm { !gemm.epilogue.is_none() } else { has_pass(&gemm)? };
         let device = self.0.stream.device();
         let pass = has_pass.then(|| EpiloguePass::new(device, &gemm)).transpose()?;
         let fastest = (!by_sgemm).then(OnceCell::new);
-        Ok(CublasProduct { cublas: self.clone(), gemm, pass, fastest })
+        Ok(CublasProduct { cublas: self.clone(), gemm, groups, pass, fastest })
     }
 }
 
-/// Refuses products that are not compared: factors in device memory, and batches of pointers.
+/// Refuses products that are not compared: factors in device memory, batches of pointers, and groups
+/// with an epilogue.
 pub(crate) fn require_plain(gemm: &Gemm) -> Result<(), GemmError> {
     let what = match () {
         () if gemm.factors_on_device => "alpha and beta in device memory",
         () if gemm.batching == Batching::Pointers => "batches of pointers",
-        () if gemm.is_grouped() => "groups",
+        () if gemm.is_grouped() && !gemm.epilogue.is_none() => "groups with an epilogue",
         () => return Ok(()),
     };
     Err(GemmError::Unsuited { kernel: "cublas", what })
@@ -100,6 +114,7 @@ fn has_pass(gemm: &Gemm) -> Result<bool, Error> {
 pub struct CublasProduct {
     cublas: Cublas,
     gemm: Gemm,
+    groups: Groups,
     pass: Option<EpiloguePass>,
     /// The fastest candidate, after the first call; none for `cublasSgemm`.
     fastest: Option<OnceCell<Fastest>>,
@@ -153,6 +168,12 @@ impl Matrix {
         let layout = Layout { kind, shape, ld, stride, alignment: alignment(address) };
         Self { address, layout }
     }
+
+    /// The matrix that begins this many elements later.
+    fn after(self, elements: usize) -> Self {
+        let bytes = if self.layout.kind == R_32F { 4 } else { 2 };
+        Self { address: self.address + bytes * elements as u64, ..self }
+    }
 }
 
 impl CublasProduct {
@@ -163,6 +184,9 @@ impl CublasProduct {
 
     /// Describes the fastest candidate; `None` before the first call, and for `cublasSgemm`.
     pub fn chosen(&self) -> Option<String> {
+        if self.gemm.is_grouped() {
+            return Some("cublasGemmEx for each group in turn".to_owned());
+        }
         self.fastest.as_ref()?.get().map(Fastest::describe)
     }
 
@@ -207,6 +231,9 @@ impl CublasProduct {
         let bias = extras.bias_address();
         let _current = stream.device().enter()?;
         let _exclusive = stream.exclusive();
+        if self.gemm.is_grouped() {
+            return self.enqueue_groups(operands);
+        }
         let by_lt = match &self.fastest {
             None => None,
             Some(fastest) => {
@@ -220,11 +247,23 @@ impl CublasProduct {
         // SAFETY: the matrices are on the handle's device, with these layouts. C is borrowed
         // mutably, so it is neither A nor B. All stay allocated until the work is done, because
         // freeing device memory waits for it.
-        unsafe { self.enqueue_by(by_lt, operands, bias)? };
+        unsafe { self.enqueue_by(&self.gemm, by_lt, operands, bias)? };
         match (&self.pass, by_lt) {
             (Some(pass), None) => pass.enqueue(c, extras),
             _ => Ok(()),
         }
+    }
+
+    /// Enqueues `cublasGemmEx` for each group that has rows.
+    fn enqueue_groups(&self, [a, b, c]: [Matrix; 3]) -> Result<(), Error> {
+        for (group, rows) in self.groups.ranges().enumerate().filter(|(_, rows)| !rows.is_empty()) {
+            let gemm = Gemm { m: rows.len(), ..self.gemm }.batched(1, [0; 3]);
+            let [a, c] = [a, c].map(|matrix| matrix.after(rows.start * matrix.layout.ld));
+            let b = b.after(group * b.layout.stride);
+            // SAFETY: as in `enqueue_with`; these are rows of A and C, and a matrix of the batch B.
+            unsafe { self.enqueue_by(&gemm, None, [a, b, c], None)? };
+        }
+        Ok(())
     }
 
     /// Times all candidates on A and B, and on a temporary C.
@@ -253,7 +292,7 @@ impl CublasProduct {
                 timer.milliseconds(|| {
                     for _ in 0..times {
                         // SAFETY: as in `enqueue_with`; C is this function's own.
-                        unsafe { self.enqueue_by(by_lt, operands, bias)? };
+                        unsafe { self.enqueue_by(&self.gemm, by_lt, operands, bias)? };
                         if let (Some(pass), None) = (&self.pass, by_lt) {
                             let c = scratch.submatrix_mut(0..all_rows, 0..cols)?;
                             pass.enqueue(c.batch(self.gemm.batch)?.into_operand_mut(), extras)?;
@@ -283,20 +322,21 @@ impl CublasProduct {
         }
     }
 
-    /// Enqueues the product with one candidate.
+    /// Enqueues the product, or a group's, with one candidate.
     ///
     /// # Safety
     ///
     /// The contract of [`LtProduct::enqueue`].
     unsafe fn enqueue_by(
         &self,
+        gemm: &Gemm,
         by_lt: ByLt<'_>,
         [a, b, c]: [Matrix; 3],
         bias: Option<u64>,
     ) -> Result<(), Error> {
         let Started { stream, functions, handle, .. } = &*self.cublas.0;
-        let (handle, compute) = (*handle, compute_type(&self.gemm));
-        let Gemm { m, n, trans_a, trans_b, alpha, beta, batch, .. } = self.gemm;
+        let (handle, compute) = (*handle, compute_type(gemm));
+        let Gemm { m, n, trans_a, trans_b, alpha, beta, batch, .. } = *gemm;
         if let Some((lt, algorithm)) = by_lt {
             let on = (handle, stream.as_raw().0);
             let addresses = [a.address, b.address, c.address];
@@ -316,7 +356,7 @@ impl CublasProduct {
         // cuBLAS is column-major, so A, B and C are transposes there: it computes C^T = op(B)^T
         // op(A)^T.
         let (op_b, op_a) = (op(trans_b), op(trans_a));
-        let [m, n, k, count] = [m, n, self.gemm.depth(), batch].map(size);
+        let [m, n, k, count] = [m, n, gemm.depth(), batch].map(size);
         // SAFETY: the caller's contract. The factors are read during the call: pointers to them are
         // host pointers by default.
         let (call, status) = unsafe {

@@ -10,6 +10,7 @@ use crate::baseline::{Baseline, NotCompared};
 use crate::buffers::{self, L2, RotatingBuffers, first_difference};
 use crate::candidate::{Loaded, Selection};
 use crate::error::{Error, require_memory};
+use crate::groups::Groups;
 use crate::job::{Candidate, KernelOptions};
 use crate::limit::Load;
 use crate::operands::{self, Operands, Products};
@@ -21,7 +22,7 @@ use gemm_report::row::Bench;
 use gemm_report::{Origin, Row, Status};
 
 /// The settings of a [`Comparison`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// The state of the L2 cache when a product starts.
     pub l2: L2,
@@ -37,12 +38,21 @@ pub struct Options {
     /// The matrices then begin this many elements after the driver's allocations. Load the kernels
     /// for [any alignment](crate::Loaded::any_alignment) in this case.
     pub left: usize,
+    /// The groups of grouped products.
+    pub groups: Groups,
 }
 
 impl Default for Options {
     /// A cold L2 cache, 20 samples of 3 ms, and the seed 42.
     fn default() -> Self {
-        Self { l2: L2::Cold, samples: 20, sample_ms: SAMPLE_MS, seed: 42, left: 0 }
+        Self {
+            l2: L2::Cold,
+            samples: 20,
+            sample_ms: SAMPLE_MS,
+            seed: 42,
+            left: 0,
+            groups: Groups::default(),
+        }
     }
 }
 
@@ -182,7 +192,9 @@ impl Comparison {
         observer: &mut O,
     ) -> Result<(), O::Error> {
         let all = Selection::All(gemm.compute);
-        let prepare = |loaded: &Loaded| loaded.prepare(gemm, KernelOptions::default(), all);
+        let groups = &self.options.groups;
+        let options = || KernelOptions { groups: groups.clone(), ..KernelOptions::default() };
+        let prepare = |loaded: &Loaded| loaded.prepare(gemm, options(), all);
         let candidates = kernels.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
         let baseline = baseline.map(prepare).transpose()?;
         let prepared = observer.step(Step::Matrices, || self.prepare(&gemm));
@@ -223,7 +235,7 @@ impl Comparison {
     }
 
     fn new_row(&self, candidate: &Candidate, gemm: &Gemm) -> Row {
-        let row = row::row(&candidate.title, gemm, Some(self.options.seed));
+        let row = row::row(&candidate.title, gemm, &self.options.groups, Some(self.options.seed));
         let left = self.options.left;
         let [[_, cols], ..] = gemm.shapes();
         let right = gemm.lda.saturating_sub(cols + left);
@@ -247,7 +259,7 @@ impl Comparison {
         // Both fit 64 bits, as the free memory does.
         let wanted = buffers::count(l2, gemm.bytes() as u64, device.info().l2_bytes);
         let count = buffers::possible(wanted, stored as u64, available);
-        let operands = Operands::random(gemm, seed);
+        let operands = Operands::random(gemm, seed).in_groups(self.options.groups.clone())?;
         let buffers = RotatingBuffers::within(device, &operands, count, left)?;
         Ok((operands, buffers, wanted))
     }

@@ -7,6 +7,7 @@ use gemm_report::{Row, Status, Verdict};
 use gemm_verify::{Check, Method};
 
 use crate::error::Error;
+use crate::groups::Groups;
 use crate::job::Title;
 use crate::limit::{Limit, Load};
 use crate::roofline::Rates;
@@ -44,9 +45,9 @@ impl Compared {
 }
 
 /// A row without results: what was asked for.
-pub fn row(title: &Title, gemm: &Gemm, seed: Option<u64>) -> Row {
+pub fn row(title: &Title, gemm: &Gemm, groups: &Groups, seed: Option<u64>) -> Row {
     let Title { name, rung, chosen, splits, clusters, multicast, staged, .. } = *title;
-    let Gemm { m, n, k, trans_a, trans_b, batch, alpha, beta, .. } = *gemm;
+    let Gemm { m, n, k, trans_a, trans_b, alpha, beta, .. } = *gemm;
     Row {
         kernel: name.to_owned(),
         rung,
@@ -61,7 +62,8 @@ pub fn row(title: &Title, gemm: &Gemm, seed: Option<u64>) -> Row {
         k,
         trans_a,
         trans_b,
-        batch,
+        batch: gemm.matrices()[2],
+        groups: groups.record(),
         alpha: Some(alpha),
         beta: Some(beta),
         epilogue: (!gemm.epilogue.is_none()).then(|| gemm.epilogue.to_string()),
@@ -209,7 +211,7 @@ mod tests {
 
     fn row(own: &[f64], cublas: &[f64]) -> Row {
         let gemm = Gemm::new(1000, 2000, 500);
-        let mut row = super::row(&Title::default(), &gemm, Some(42));
+        let mut row = super::row(&Title::default(), &gemm, &Groups::default(), Some(42));
         times(&mut row, &gemm, batches(own), Some(batches(cublas)), &RATES);
         row
     }

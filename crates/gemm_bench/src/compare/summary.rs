@@ -105,6 +105,7 @@ impl Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Groups;
     use crate::compare;
     use crate::job::Title;
     use cuda_gemm::Gemm;
@@ -118,7 +119,8 @@ mod tests {
         let status = if ratio.is_some() { Status::Pass } else { Status::Refused };
         let rms_error_ratio = ratio.map(|ratio| 0.5 * ratio);
         let title = Title { name: kernel, ..Title::default() };
-        let row = compare::row::row(&title, &Gemm::new(size, size, size), Some(42));
+        let row =
+            compare::row::row(&title, &Gemm::new(size, size, size), &Groups::default(), Some(42));
         let bench = Bench { ratio, verdict, rms_error_ratio, ..Bench::default() };
         Row { status, bench, ..row }
     }

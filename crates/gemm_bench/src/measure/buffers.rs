@@ -2,7 +2,7 @@
 //!
 //! There is one set, or enough sets that no launch finds its own in the L2 cache.
 
-use cuda_gemm::{AnyMatrix, Device, DeviceMatrix, Element, Extras, Layout, Matrix};
+use cuda_gemm::{AnyMatrix, Device, DeviceMatrix, Element, Extras, GroupEnds, Layout, Matrix};
 
 use crate::error::Error;
 use crate::job::Job;
@@ -100,9 +100,15 @@ pub fn possible(wanted: usize, bytes: u64, available: u64) -> usize {
 /// ```
 pub struct RotatingBuffers {
     sets: Vec<Set>,
-    /// Scale and bias, which all sets share.
-    vectors: [Option<DeviceMatrix<f32>>; 2],
+    shared: Shared,
     next: usize,
+}
+
+/// What all sets share.
+struct Shared {
+    scale: Option<DeviceMatrix<f32>>,
+    bias: Option<DeviceMatrix<f32>>,
+    ends: Option<GroupEnds>,
 }
 
 struct Set {
@@ -126,21 +132,20 @@ fn zeros(
 }
 
 /// Enqueues a product on a set.
-fn enqueue(
-    job: &Job,
-    set: &mut Set,
-    vectors: &[Option<DeviceMatrix<f32>>; 2],
-) -> Result<(), Error> {
+fn enqueue(job: &Job, set: &mut Set, shared: &Shared) -> Result<(), Error> {
     let Set { a, b, c, residual } = set;
     let mut extras = Extras::new();
-    if let Some(scale) = &vectors[0] {
+    if let Some(scale) = &shared.scale {
         extras = extras.scale(scale);
     }
-    if let Some(bias) = &vectors[1] {
+    if let Some(bias) = &shared.bias {
         extras = extras.bias(bias);
     }
     if let Some(residual) = residual {
-        extras = extras.residual(residual.batch(job.gemm().batch)?);
+        extras = extras.residual(residual.batch(job.gemm().matrices()[2])?);
+    }
+    if let Some(ends) = &shared.ends {
+        extras = extras.groups(ends);
     }
     job.enqueue_with(&*a, &*b, c, extras)
 }
@@ -188,7 +193,12 @@ impl RotatingBuffers {
             Ok(set)
         };
         let sets = (0..count).map(|_| set()).collect::<Result<_, Error>>()?;
-        Ok(Self { sets, vectors: [copy(scale)?, copy(bias)?], next: 0 })
+        let ends = match operands.groups().ends() {
+            [] => None,
+            ends => Some(GroupEnds::new(&device.stream(), ends)?),
+        };
+        let shared = Shared { scale: copy(scale)?, bias: copy(bias)?, ends };
+        Ok(Self { sets, shared, next: 0 })
     }
 
     /// The number of sets.
@@ -206,7 +216,7 @@ impl RotatingBuffers {
         let count = self.sets.len();
         let set = &mut self.sets[self.next];
         self.next = (self.next + 1) % count;
-        enqueue(job, set, &self.vectors)
+        enqueue(job, set, &self.shared)
     }
 
     /// Fills the first set's C with the old C, or with NaN ([`POISON`]) if C is not read.
@@ -241,7 +251,7 @@ impl RotatingBuffers {
     /// The errors of [`Job::enqueue_with`], or a fault of the kernel.
     pub fn result(&mut self, job: &Job, old: Option<&Matrix>) -> Result<Matrix, Error> {
         self.reset(old)?;
-        enqueue(job, &mut self.sets[0], &self.vectors)?;
+        enqueue(job, &mut self.sets[0], &self.shared)?;
         self.first()
     }
 }

@@ -288,7 +288,8 @@ impl Loaded {
                 prepare(builder)?
             }
             Ok(Code::Cublas(cublas)) => {
-                choice.tolerate(cublas.prepare(gemm).map(|one| Job::Cublas(Box::new(one))))?
+                let prepared = cublas.prepare_groups(gemm, options.groups);
+                choice.tolerate(prepared.map(|one| Job::Cublas(Box::new(one))))?
             }
             Err(reason) => Err(Arc::clone(reason)),
         };

@@ -8,12 +8,13 @@ use cuda_gemm::{
 
 use crate::cublas_product::CublasProduct;
 use crate::error::Error;
+use crate::groups::Groups;
 
 /// The name of the baseline.
 pub const CUBLAS: &str = "cublas";
 
 /// The requested division of a product, for kernels that have a choice.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct KernelOptions {
     /// Splits of K, at most its steps.
     ///
@@ -33,6 +34,8 @@ pub struct KernelOptions {
     pub blocks_per_multiprocessor: Option<u32>,
     /// Whether misaligned A and B are copied first, for tiles in f32 or TF32.
     pub staged: bool,
+    /// The groups of a grouped product, for which cuBLAS has a call each.
+    pub groups: Groups,
 }
 
 /// The subject of a report's row.
@@ -154,18 +157,20 @@ impl Job {
     ) -> Result<(), Error> {
         let (a, b, c) = (a.into_operand(), b.into_operand(), c.into_operand_mut());
         let gemm = self.gemm();
-        let (batch, [[rows_a, _], [rows_b, _], _]) = (gemm.batch, gemm.shapes());
+        let ([count_a, count_b, count_c], [[rows_a, _], [rows_b, _], _]) =
+            (gemm.matrices(), gemm.shapes());
         // Matrices of a batch lie one below the other, or all products share one.
-        let operand = |matrix: OperandRef<'m>, rows, lies_transposed| {
-            let all = match batch {
+        let operand = |matrix: OperandRef<'m>, count, rows, lies_transposed| {
+            let all = match count {
                 1 => matrix,
-                _ if matrix.rows() == rows => matrix.broadcast(batch)?,
-                _ => matrix.batch(batch)?,
+                _ if matrix.rows() == rows => matrix.broadcast(count)?,
+                _ => matrix.batch(count)?,
             };
             Ok::<_, Error>(if lies_transposed { all.t() } else { all })
         };
-        let (a, b) = (operand(a, rows_a, gemm.trans_a)?, operand(b, rows_b, gemm.trans_b)?);
-        let c = if batch == 1 { c } else { c.batch(batch)? };
+        let a = operand(a, count_a, rows_a, gemm.trans_a)?;
+        let b = operand(b, count_b, rows_b, gemm.trans_b)?;
+        let c = if count_c == 1 { c } else { c.batch(count_c)? };
         match self {
             Self::Kernel(plan) => Ok(plan.run_with(a, b, c, extras)?),
             Self::Cublas(product) => product.enqueue_with(a, b, c, extras),

@@ -1,6 +1,7 @@
 //! One product's matrices on the device, and the timing of candidates on them.
 
 pub mod candidate;
+pub mod groups;
 pub mod job;
 pub mod operands;
 pub mod shape;

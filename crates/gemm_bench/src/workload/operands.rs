@@ -1,9 +1,12 @@
 //! The operands of a product on the host, and its f64 reference.
 
+use std::ops::Range;
+
 use cuda_gemm::{Axis, Compute, Element, Error as GemmError, Gemm, Matrix};
 use gemm_verify::{Arithmetic, Bound, Check, Epilogue, Method, Problem, Reference, nearest_tf32};
 
 use crate::error::Error;
+use crate::groups::Groups;
 
 /// A, B and the old C of a product, as they are stored.
 ///
@@ -32,6 +35,7 @@ use crate::error::Error;
 /// ```
 pub struct Operands {
     gemm: Gemm,
+    groups: Groups,
     a: Matrix,
     b: Matrix,
     c: Option<Matrix>,
@@ -61,13 +65,13 @@ type Product = (Matrix, Matrix, Option<Matrix>, Option<Matrix>);
 /// assert_eq!(shapes(&gemm.batched(5, [8, 0, 6]))[1], [4, 3]);
 /// ```
 pub fn shapes(gemm: &Gemm) -> [[usize; 2]; 3] {
-    let [a, b, c] = gemm.shapes();
-    // Empty matrices also have a stride of 0, without being shared.
-    let all = |[rows, cols]: [usize; 2], stride: usize| {
-        let is_shared = gemm.batch > 1 && stride == 0 && rows > 0 && cols > 0;
-        [if is_shared { rows } else { rows.saturating_mul(gemm.batch) }, cols]
-    };
-    [all(a, gemm.stride_a), all(b, gemm.stride_b), all(c, gemm.stride_c)]
+    let (shapes, counts, strides) = (gemm.shapes(), gemm.matrices(), gemm.strides());
+    std::array::from_fn(|i| {
+        let ([rows, cols], count) = (shapes[i], counts[i]);
+        // Empty matrices also have a stride of 0, without being shared.
+        let is_shared = count > 1 && strides[i] == 0 && rows > 0 && cols > 0;
+        [if is_shared { rows } else { rows.saturating_mul(count) }, cols]
+    })
 }
 
 /// The types of A, B and C.
@@ -97,12 +101,13 @@ pub fn host_bytes(gemm: &Gemm) -> u128 {
 
 /// Bytes of the results of all products on the host.
 pub fn result_bytes(gemm: &Gemm) -> u128 {
-    4 * (gemm.batch as u128 * gemm.m as u128 * gemm.n as u128)
+    let [rows, cols] = shapes(gemm)[2];
+    4 * (rows as u128 * cols as u128)
 }
 
 /// The part of the reference that is computed: see [`Method::choose`].
 pub fn method(gemm: &Gemm) -> Method {
-    Method::choose(gemm.m.saturating_mul(gemm.batch), gemm.n, gemm.depth())
+    Method::choose(shapes(gemm)[2][0], gemm.n, gemm.depth())
 }
 
 /// The least overhead of a product in a batch, in bytes.
@@ -114,10 +119,25 @@ const PER_PRODUCT: u128 = 512;
 pub fn reference_bytes(gemm: &Gemm) -> u128 {
     let copies = if is_plain(gemm) { 0 } else { host_bytes(gemm) };
     let in_tf32 = if gemm.compute == Compute::Tf32 { 1 } else { 0 };
-    let one = method(gemm).bytes(gemm.m.saturating_mul(gemm.batch), gemm.n, gemm.depth());
+    let one = method(gemm).bytes(shapes(gemm)[2][0], gemm.n, gemm.depth());
     one.saturating_add(copies)
         .saturating_add(in_tf32 * one.saturating_add(host_bytes(gemm)))
         .saturating_add(PER_PRODUCT * gemm.batch as u128)
+}
+
+/// The rows of C of each product.
+fn rows_of_products(gemm: &Gemm, groups: &Groups) -> Vec<Range<usize>> {
+    match gemm.is_grouped() {
+        true => groups.ranges().collect(),
+        false => (0..gemm.batch).map(|product| product * gemm.m..(product + 1) * gemm.m).collect(),
+    }
+}
+
+/// A copy of some rows.
+fn part(matrix: &Matrix, rows: &Range<usize>) -> Matrix {
+    let (count, cols) = (rows.len(), matrix.cols());
+    let elements = matrix.as_slice()[rows.start * cols..][..count * cols].to_vec();
+    Matrix::from_vec(count, cols, elements)
 }
 
 fn is_plain(gemm: &Gemm) -> bool {
@@ -147,7 +167,7 @@ impl Operands {
             let what = "what the epilogue reads";
             return Err(GemmError::Extras { what, is_missing: true }.into());
         }
-        Ok(Self::of(gemm, a, b, c, [None, None, None]))
+        Ok(Self::of((gemm, Groups::default()), a, b, c, [None, None, None]))
     }
 
     /// Makes random matrices, including C and the epilogue's inputs if they are read.
@@ -163,12 +183,42 @@ impl Operands {
             gemm.epilogue.residual.then(|| random(c, 6)),
         ];
         let c = (gemm.beta != 0.0).then(|| random(c, 3));
-        Self::of(*gemm, random(a, 1), random(b, 2), c, extras)
+        Self::of((*gemm, Groups::default()), random(a, 1), random(b, 2), c, extras)
+    }
+
+    /// Sets the groups of a grouped product, which has no reference without them.
+    ///
+    /// ```
+    /// use cuda_gemm::{Compute, Gemm, Matrix};
+    /// use gemm_bench::{Groups, Operands};
+    /// use gemm_verify::Bound;
+    ///
+    /// let groups: Groups = "1,0,2".parse().unwrap();
+    /// let gemm = groups.of(Gemm::new(3, 1, 1).computed_in(Compute::Bf16))?;
+    /// let numbers = || Matrix::from_vec(3, 1, vec![2.0, 3.0, 5.0]);
+    /// let operands = Operands::new(gemm, numbers(), numbers(), None)?.in_groups(groups)?;
+    /// let reference = operands.reference(Bound::WorstCase, 42)?;
+    /// assert!(reference.check(&Matrix::from_vec(3, 1, vec![4.0, 15.0, 25.0]))?.passed());
+    /// assert!(!reference.check(&Matrix::from_vec(3, 1, vec![4.0, 9.0, 25.0]))?.passed());
+    /// # Ok::<(), gemm_bench::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Groups`], or [`cuda_gemm::Error::GroupCount`].
+    pub fn in_groups(self, groups: Groups) -> Result<Self, Error> {
+        groups.expect(&self.gemm)?;
+        if groups.is_empty() {
+            return Ok(self);
+        }
+        let Self { gemm, a, b, c, scale, bias, residual, overflowed, .. } = self;
+        let divided = Self::of((gemm, groups), a, b, c, [scale, bias, residual]);
+        Ok(Self { overflowed, ..divided })
     }
 
     /// Makes operands of matrices that have the right shapes.
     fn of(
-        gemm: Gemm,
+        (gemm, groups): (Gemm, Groups),
         a: Matrix,
         b: Matrix,
         c: Option<Matrix>,
@@ -187,30 +237,33 @@ impl Operands {
         let c = c.map(|c| c.rounded(gemm.output));
         let of_c = of_c - c.as_ref().map_or(0, finite);
         let overflowed = [before[0] - after[0], before[1] - after[1], of_c];
-        let [part_a, part_b, part_c] = gemm.shapes();
+        let [[rows_a, _], [rows_b, _], _] = gemm.shapes();
         let is_empty = gemm.m == 0 || gemm.n == 0;
-        let each = |count: usize, a: &Matrix, b: &Matrix| {
-            let one = |product| {
-                let part = |matrix: &Matrix, [rows, cols]: [usize; 2], trans| {
-                    let first = if matrix.rows() == rows { 0 } else { product * rows };
-                    let elements = matrix.as_slice()[first * cols..][..rows * cols].to_vec();
-                    let part = Matrix::from_vec(rows, cols, elements);
+        let each = |a: &Matrix, b: &Matrix| {
+            let one = |(product, rows): (usize, Range<usize>)| {
+                let part = |matrix: &Matrix, rows: Range<usize>, trans| {
+                    let part = part(matrix, &rows);
                     if trans { part.transposed() } else { part }
                 };
-                let [c, residual] =
-                    [&c, &residual].map(|all| all.as_ref().map(|all| part(all, part_c, false)));
-                (part(a, part_a, gemm.trans_a), part(b, part_b, gemm.trans_b), c, residual)
+                // All products may share one.
+                let stacked = |matrix: &Matrix, rows| {
+                    let first = if matrix.rows() == rows { 0 } else { product * rows };
+                    first..first + rows
+                };
+                let of_a = if gemm.is_grouped() { rows.clone() } else { stacked(a, rows_a) };
+                let [c, residual] = [&c, &residual]
+                    .map(|all| all.as_ref().map(|all| part(all, rows.clone(), false)));
+                let a = part(a, of_a, gemm.trans_a);
+                (a, part(b, stacked(b, rows_b), gemm.trans_b), c, residual)
             };
-            (0..count).map(one).collect::<Vec<_>>()
+            rows_of_products(&gemm, &groups).into_iter().enumerate().map(one).collect::<Vec<_>>()
         };
-        let products = each(if is_plain(&gemm) || is_empty { 0 } else { gemm.batch }, &a, &b);
+        let products = if is_plain(&gemm) || is_empty { Vec::new() } else { each(&a, &b) };
         let in_tf32 = match gemm.compute {
-            Compute::Tf32 if !is_empty => {
-                each(gemm.batch, &rounded_to_tf32(&a), &rounded_to_tf32(&b))
-            }
+            Compute::Tf32 if !is_empty => each(&rounded_to_tf32(&a), &rounded_to_tf32(&b)),
             _ => Vec::new(),
         };
-        Self { gemm, a, b, c, scale, bias, residual, products, in_tf32, overflowed }
+        Self { gemm, groups, a, b, c, scale, bias, residual, products, in_tf32, overflowed }
     }
 
     /// Counts elements of A, B and the old C that are finite, but overflow in the product's type.
@@ -234,6 +287,11 @@ impl Operands {
     /// The product.
     pub fn gemm(&self) -> &Gemm {
         &self.gemm
+    }
+
+    /// The groups of a grouped product.
+    pub fn groups(&self) -> &Groups {
+        &self.groups
     }
 
     /// The matrix A.
@@ -260,7 +318,7 @@ impl Operands {
     ///
     /// # Errors
     ///
-    /// See [`Reference::compute`].
+    /// See [`Reference::compute`] and [`Operands::in_groups`].
     pub fn reference(&self, bound: Bound, seed: u64) -> Result<Products<'_>, Error> {
         self.reference_by(method(&self.gemm), bound, seed)
     }
@@ -276,6 +334,7 @@ impl Operands {
         bound: Bound,
         seed: u64,
     ) -> Result<Products<'_>, Error> {
+        self.groups.expect(&self.gemm)?;
         let how = (method, bound, seed);
         let input = self.gemm.compute.element();
         let by = |products| Arithmetic { input, products };
@@ -288,7 +347,12 @@ impl Operands {
         let references = match is_plain(&self.gemm) {
             true => {
                 let (c, residual) = (self.c.as_ref(), self.residual.as_ref());
-                vec![self.of_product((&self.a, &self.b, c, residual), stored, how)?]
+                vec![self.of_product(
+                    (&self.a, &self.b, c, residual),
+                    0..self.gemm.m,
+                    stored,
+                    how,
+                )?]
             }
             false => self.of_products(&self.products, stored, how)?,
         };
@@ -303,22 +367,26 @@ impl Operands {
         by: Arithmetic,
         how: (Method, Bound, u64),
     ) -> Result<Vec<Reference<'s>>, gemm_verify::Error> {
-        let products = products.iter();
-        let products = products.map(|(a, b, c, residual)| (a, b, c.as_ref(), residual.as_ref()));
-        products.map(|product| self.of_product(product, by, how)).collect()
+        let one = |((a, b, c, residual), rows): (&'s Product, Range<usize>)| {
+            // A vector has an element for each row of a product, or of all groups.
+            let rows = if self.gemm.is_grouped() { rows } else { 0..self.gemm.m };
+            self.of_product((a, b, c.as_ref(), residual.as_ref()), rows, by, how)
+        };
+        products.iter().zip(rows_of_products(&self.gemm, &self.groups)).map(one).collect()
     }
 
     fn of_product<'s>(
         &'s self,
         (a, b, c, residual): (&'s Matrix, &'s Matrix, Option<&'s Matrix>, Option<&'s Matrix>),
+        rows: Range<usize>,
         by: Arithmetic,
         (method, bound, seed): (Method, Bound, u64),
     ) -> Result<Reference<'s>, gemm_verify::Error> {
         let Gemm { alpha, beta, epilogue, output, .. } = self.gemm;
         let problem = Problem { a, b, c, alpha, beta, bound };
         let epilogue = Epilogue {
-            scale: axis_and_row(epilogue.scale, &self.scale),
-            bias: axis_and_row(epilogue.bias, &self.bias),
+            scale: axis_and_part(epilogue.scale, &self.scale, &rows),
+            bias: axis_and_part(epilogue.bias, &self.bias, &rows),
             activation: epilogue.activation,
             residual,
         };
@@ -331,9 +399,14 @@ impl Operands {
     }
 }
 
-/// A vector and its axis, if there is one.
-fn axis_and_row(axis: Option<Axis>, vector: &Option<Matrix>) -> Option<(Axis, &[f32])> {
-    axis.zip(vector.as_ref().map(|vector| vector.row(0)))
+/// A vector for these rows or for all columns, and its axis, if there is one.
+fn axis_and_part<'v>(
+    axis: Option<Axis>,
+    vector: &'v Option<Matrix>,
+    rows: &Range<usize>,
+) -> Option<(Axis, &'v [f32])> {
+    let (axis, all) = (axis?, vector.as_ref()?.row(0));
+    Some((axis, if axis == Axis::Row { &all[rows.clone()] } else { all }))
 }
 
 /// The f64 products of a batch, or the only one, from [`Operands::reference`].
@@ -395,17 +468,16 @@ impl Products<'_> {
     }
 
     fn compare(&self, result: &Matrix, references: &[Reference<'_>]) -> Result<Check, Error> {
-        let (rows, cols) = (self.operands.gemm.m, result.cols());
+        let (Operands { gemm, groups, .. }, cols) = (self.operands, result.cols());
         if let [reference] = references {
             return Ok(reference.check(result)?);
         }
-        let [need_rows, _] = shapes(self.operands.gemm())[2];
+        let [need_rows, _] = shapes(gemm)[2];
         GemmError::expect_shape("the result", [result.rows(), cols], [need_rows, cols])?;
         let mut all = Check::new(self.method, self.bound);
-        for (product, reference) in references.iter().enumerate() {
-            let elements = result.as_slice()[product * rows * cols..][..rows * cols].to_vec();
-            let check = reference.check(&Matrix::from_vec(rows, cols, elements))?;
-            all = all.merge(check.below(product * rows));
+        for (rows, reference) in rows_of_products(gemm, groups).into_iter().zip(references) {
+            let check = reference.check(&part(result, &rows))?;
+            all = all.merge(check.below(rows.start));
         }
         Ok(all)
     }

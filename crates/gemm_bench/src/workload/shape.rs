@@ -57,9 +57,10 @@ impl Shape {
         Self::new(n, n, n)
     }
 
-    /// That of a product.
+    /// That of a product; groups are one product.
     pub const fn of(gemm: &Gemm) -> Self {
-        let Gemm { m, n, k, trans_a, trans_b, batch, .. } = *gemm;
+        let Gemm { m, n, k, trans_a, trans_b, .. } = *gemm;
+        let [_, _, batch] = gemm.matrices();
         Self { m, n, k, trans_a, trans_b, batch }
     }
 

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use cuda_gemm::Error as GemmError;
 use host::compare::Options;
 use host::{Compute, Gemm, Shape, select, shape};
 
@@ -142,16 +141,14 @@ impl BenchArgs {
     ///
     /// # Errors
     ///
-    /// Those of [`Gemm::validate`].
-    pub fn gemm(&self, shape: Shape) -> Result<Gemm, GemmError> {
+    /// Those of [`ProductArgs::grouped`].
+    pub fn gemm(&self, shape: Shape) -> Result<Gemm, Error> {
         let shape = self.product.shape(shape);
         let one = Shape { batch: 1, ..shape }.gemm();
         let more: usize = self.margins.iter().sum();
         let wide = one.leading_dimensions(one.lda + more, one.ldb + more, one.ldc + more);
         let all = if shape.batch == 1 { wide } else { wide.stacked(shape.batch) };
-        let gemm = self.product.apply(all);
-        gemm.validate()?;
-        Ok(gemm)
+        Ok(self.product.grouped(all)?)
     }
 
     /// Refuses options that do not go with `--gpus`.
@@ -165,6 +162,7 @@ impl BenchArgs {
             &[
                 ("a kernel other than auto", is_named),
                 ("--batch", self.product.batch != 1),
+                ("--groups", !self.product.groups().is_empty()),
                 ("--margins", self.margins != [0, 0]),
                 ("--l2", self.l2.is_some()),
                 ("--sample-ms", self.sample_ms.is_some()),
@@ -184,6 +182,7 @@ impl BenchArgs {
             sample_ms,
             seed: self.seed,
             left: self.margins[0],
+            groups: self.product.groups(),
         }
     }
 }

@@ -141,6 +141,41 @@ fn rows_of_transposes_and_batches() {
     }
 }
 
+/// Groups in parts of wider matrices, in a table whose head says what cuBLAS does.
+#[test]
+fn rows_of_groups() {
+    let folder = tempfile::tempdir().unwrap();
+    let save = folder.path().join("rows.jsonl");
+    let line = format!(
+        "bench --kernels auto,wgmma --sizes 77x24x40:NT,77x8x9 --groups 70,0,2,5 --compute bf16 \
+         --margins 8,16 --beta 0.5 --l2 warm --samples 6 --sample-ms 1 --save {}",
+        save.display()
+    );
+    let words = std::iter::once("rungs").chain(line.split_whitespace());
+    let Some(Command::Bench(args)) = Args::parse_from(words).command else { panic!() };
+    let device = Device::open(DeviceChoice::SoftSm90).unwrap();
+    let choices = ["auto", "wgmma"].map(|name| Selection::parse(name).unwrap());
+    let print = |text: &str, _: &[Accent<'_>]| {
+        let says = "C = 1 A B + 0.5 C, 4 group(s) of 0 to 70 rows, random matrices";
+        assert!(!text.contains("product:") || text.contains(says), "{text}");
+        Ok(())
+    };
+    let reporter = RowReporter::new(args.format, args.save.as_deref(), print).unwrap();
+    let products = products(&args);
+    assert_eq!((products[0].matrices(), products[0].stride_b), ([1, 4, 1], 24 * (40 + 24)));
+    let rows = Rows::new(reporter, 4);
+    let outcome = measure(&args, &device, rows, &choices, &products, None).unwrap();
+    assert_eq!(outcome, Outcome::Right);
+    let text = std::fs::read_to_string(&save).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for (i, row) in lines[1..5].iter().enumerate() {
+        let status = ["PASS", "REFUSED"][i % 2];
+        assert_eq!((&row["status"], &row["groups"]), (&status.into(), &"70,0,2,5".into()), "{row}");
+        assert_eq!((row["m"].as_u64(), row["batch"].as_u64()), (Some(77), Some(1)), "{row}");
+    }
+    assert_eq!(lines[1]["elements"], 77 * 24);
+}
+
 #[test]
 fn random_layers_are_more_shapes() {
     let line = "rungs bench --random 2 --random-layers 3 --seed 5 --compute bf16 --output bf16";

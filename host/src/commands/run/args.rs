@@ -216,6 +216,7 @@ impl RunArgs {
             &[
                 ("a kernel other than auto", named),
                 ("--batch", self.product.batch != 1),
+                ("--groups", !self.product.groups().is_empty()),
                 ("--l2", self.l2.is_some()),
                 ("--splits", self.splits.is_some()),
                 ("--clusters", self.clusters.is_some()),
@@ -239,6 +240,7 @@ impl RunArgs {
             multicast: self.multicast,
             blocks_per_multiprocessor: self.blocks_per_multiprocessor,
             staged: self.staged,
+            groups: self.product.groups(),
         }
     }
 
@@ -353,7 +355,8 @@ impl RunArgs {
             }
             Self { a: Some(a), b: Some(b), c, .. } => {
                 let ProductArgs { trans_a, trans_b, batch, .. } = self.product;
-                let arrangement = Arrangement { trans_a, trans_b, batch };
+                let groups = self.product.groups().ends().len().max(1);
+                let arrangement = Arrangement { trans_a, trans_b, batch, groups };
                 Source::Files { a: a.clone(), b: b.clone(), c: c.clone(), arrangement }
             }
             Self { m: Some(_), sizes, .. } if !sizes.is_empty() => {
