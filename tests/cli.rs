@@ -13,6 +13,8 @@ mod doctor;
 mod explain;
 #[path = "cli/files.rs"]
 mod files;
+#[path = "cli/groups.rs"]
+mod groups;
 #[path = "cli/kernels.rs"]
 mod kernels;
 #[path = "cli/limits.rs"]
