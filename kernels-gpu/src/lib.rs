@@ -173,8 +173,6 @@ pub const TENSOR_CORE: &[&KernelDescriptor] = &[
     &families::half::wgmma_split::TILE_64X64,
     &families::half::wgmma_split::TILE_64X128,
     &families::half::wgmma_split::TILE_64X192,
-    &families::half::wgmma_split::TILE_128X192,
-    &families::half::wgmma_split::TILE_192X160,
     &families::half::wgmma_split::TILE_128X256,
     &families::half::wgmma_split::TILE_192X192,
     &families::half::wgmma_split::TILE_64X16_ALIGN1,

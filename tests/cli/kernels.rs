@@ -182,6 +182,14 @@ fn splits_are_for_kernels_that_split_k() {
         let ran = half("wgmma_split_64x16", &["--blocks-per-multiprocessor", blocks]);
         assert_eq!(json(&ran)["status"], "PASS");
     }
+    // Of 30 columns, in panels or rounded up to 32.
+    let narrow = json(&half("wgmma_split_128x256", &["--trans-b", "--columns", "30"]));
+    assert_eq!((&narrow["status"], &narrow["columns"]), (&"PASS".into(), &32.into()), "{narrow}");
+    for kernel in ["wgmma_persistent", "wgmma_split_128x128", "auto"] {
+        let ran = half(kernel, &["--columns", "32"]);
+        assert_eq!(ran.code, Some(2));
+        assert!(ran.stderr.contains("such as wgmma_split_128x256"), "{}", ran.stderr);
+    }
     for kernel in ["wgmma_persistent", "auto", "all"] {
         for option in ["--clusters", "--blocks-per-multiprocessor"] {
             let ran = half(kernel, &[option, "3"]);

@@ -450,6 +450,68 @@ fn stream_k() {
     });
 }
 
+/// Tiles with fewer columns: each width that has instructions of its own, and parts of C that are
+/// not as wide, with parts of K, shared tiles and multicasts.
+#[test]
+fn narrow_tiles() {
+    for_each(|device, descriptor, compute| {
+        let kernel = device.kernel(descriptor).unwrap();
+        let (long, short) = (descriptor.tile().bm as usize, descriptor.tile().bn);
+        let k = 3 * BK as usize - 3;
+        if !has_clusters(descriptor) {
+            let plan = kernel.plan(Gemm::new(8, long, k).computed_in(compute));
+            assert!(matches!(plan.columns(16).prepare(), Err(Error::CannotSplit { .. })));
+            return;
+        }
+        let configuration = |gemm: Gemm, columns: u32| {
+            let plan = kernel.plan(gemm.computed_in(compute)).columns(columns).any_alignment();
+            *plan.prepare().unwrap().configuration()
+        };
+        let along_k = Gemm::new(8, 2 * long, k).transposed(false, true);
+        if !descriptor.narrows() || short == 16 {
+            assert_eq!(configuration(along_k, 16).columns, None, "{}", descriptor.name());
+            return;
+        }
+        // Rounded up to whole panels, if the copied operand lies along N.
+        let [first, last] = [1, short].map(|columns| configuration(along_k, columns).columns);
+        assert_eq!([first, last], [Some(16), None]);
+        let in_panels = Gemm::new(8, 2 * long, k).transposed(true, false);
+        let panels = (short > 64).then_some(64);
+        assert_eq!(configuration(in_panels, 16).columns, panels, "{}", descriptor.name());
+        let half = compute.element();
+        let bias = Epilogue::new().bias(Axis::Column);
+        let all: Vec<_> = (1..short / 16).map(|units| 16 * units).collect();
+        // On the software device each type has every other width.
+        let has_turns = !is_whole() && device.is_soft();
+        let turn = usize::from(compute == Compute::Bf16);
+        for (at, columns) in all.into_iter().enumerate() {
+            if has_turns && at % 2 != turn {
+                continue;
+            }
+            let width = columns as usize;
+            let (gemm, splits, multicast, clusters) = match at % 4 {
+                0 => (Gemm::new(2 * width, long + 5, k).stored_as(half), 1, 1, None),
+                1 => (Gemm::new(width + 1, 2 * long, k).scaled(-1.5, 0.5).then(bias), 2, 2, None),
+                2 => (Gemm::new(3 * width - 7, long, k).stored_as(half).stacked(2), 1, 1, Some(4)),
+                _ => (Gemm::new(2 * width, 2 * long - 3, k), 3, 1, Some(3)),
+            };
+            let gemm = gemm.transposed(at % 3 == 0, true).computed_in(compute);
+            let plan = kernel.plan(gemm).splits(splits).multicast(multicast).columns(columns);
+            let plan = match clusters {
+                Some(clusters) => plan.any_alignment().clusters(clusters),
+                None => plan.any_alignment(),
+            };
+            let plan = plan.prepare().unwrap();
+            // If A lies along M, the transpose of the product may need whole panels.
+            let possible = plan.configuration().columns;
+            let is_as_asked = possible == Some(columns);
+            let is_in_panels = possible.is_none_or(|cols| cols.is_multiple_of(64));
+            assert!(is_as_asked || gemm.trans_a && is_in_panels, "{possible:?}: {gemm:?}");
+            expect_right(device, plan, splits.into());
+        }
+    });
+}
+
 /// Blocks that copy B for each other: two and four, with and without parts of K, an odd tile, parts
 /// of several tiles.
 #[test]

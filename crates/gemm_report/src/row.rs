@@ -162,6 +162,8 @@ pub struct Row {
     pub clusters: Option<u32>,
     /// Blocks that copied B for each other, if there were several.
     pub multicast: Option<u32>,
+    /// Columns of a tile, if fewer than the kernel's.
+    pub columns: Option<u32>,
     /// Resident blocks per multiprocessor, if they were limited.
     pub blocks_per_multiprocessor: Option<u32>,
     /// Whether A and B were copied first, by choice.

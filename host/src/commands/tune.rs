@@ -30,17 +30,17 @@ use args::TuneArgs;
 
 /// Does what the options say.
 pub fn run(args: &TuneArgs) -> Result<Outcome, Error> {
-    if let Some(path) = &args.accept {
-        return accept::run(path);
-    }
-    if let Some(samples) = &args.refit {
-        return refit::run(args, samples);
-    }
     if !args.product.groups().is_empty() {
         return Err(Error::usage_of(
             "tune",
             "products with groups are not tuned: leave out --groups",
         ));
+    }
+    if let Some(path) = &args.accept {
+        return accept::run(path);
+    }
+    if let Some(samples) = &args.refit {
+        return refit::run(args, samples);
     }
     if let Some(count) = args.validate {
         return validate::run(args, count as usize);

@@ -160,6 +160,10 @@ fn page(record: &Record<'_>) -> String {
         (None, Some(blocks)) => format!("multicast: B to {blocks} blocks\n"),
         _ => String::new(),
     };
+    let cols = match (title.chosen, title.columns) {
+        (None, Some(cols)) => format!("tiles:   of {cols} columns\n"),
+        _ => String::new(),
+    };
     let interval = samples.interval().map(|(low, high)| {
         format!("; 95 % interval of the median: {} to {}", milliseconds(low), milliseconds(high))
     });
@@ -171,7 +175,7 @@ fn page(record: &Record<'_>) -> String {
         }
     };
     format!(
-        "{}{table}\n{how}{clusters}{multicast}samples: {}{launches}{range}{}\n{}{}{}check:   {}\n{}",
+        "{}{table}\n{how}{clusters}{multicast}{cols}samples: {}{launches}{range}{}\n{}{}{}check:   {}\n{}",
         product(setting),
         samples.ms.len(),
         interval.unwrap_or_default(),

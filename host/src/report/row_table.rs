@@ -70,6 +70,7 @@ pub fn row(Compared { row, limit, .. }: &Compared) -> String {
         splits: row.splits,
         clusters: row.clusters,
         multicast: row.multicast,
+        columns: row.columns,
         blocks_per_multiprocessor: row.blocks_per_multiprocessor,
         staged: row.packed,
         ..Title::default()

@@ -296,7 +296,7 @@ pub enum KernelAbi {
     /// ```
     ///
     /// A cluster has `s` blocks along x, with a part of K each: at least one, and at most the steps
-    /// of BK along K. If `c` blocks
+    /// of BK along K. If `c` blocks, a power of two,
     /// [multicast](crate::abi::tensor_core::options::multicast) B, it has `s * c`: those of a part
     /// follow each other, and have tiles below each other, which count as one tile. In all it has
     /// at most [`MAX_CLUSTER_SIZE`](crate::abi::tensor_core::MAX_CLUSTER_SIZE).
@@ -307,8 +307,9 @@ pub enum KernelAbi {
     /// `g` clusters, and `g` is less than 2^31.
     ///
     /// `partials` and `counters` are used only if the numbers of clusters and tiles differ.
-    /// `partials` has `2 * c` f32 tiles per cluster, aligned to 16 bytes. `counters` has one
-    /// counter for each warp with sums of each block, which is zero before and after the launch.
+    /// `partials` has `2 * c` f32 tiles per cluster, aligned to 16 bytes, of
+    /// [`stored_columns`](crate::abi::tensor_core::stored_columns). `counters` has one counter for
+    /// each warp with sums of each block, which is zero before and after the launch.
     ///
     /// `a`, `lda` and `stride_a` are A and its stride in a batch, for a kernel that [reads A
     /// anywhere](KernelDescriptor::reads). A's map is then not used.
@@ -413,6 +414,9 @@ pub enum Shared {
         blocks: u32,
         /// The bytes in both cases.
         bytes: [u32; 2],
+        /// The bytes in front of the stages, for a kernel whose tiles a launch may narrow. The
+        /// launch tells it how many stages fit behind them.
+        front: Option<u32>,
     },
 }
 
@@ -462,6 +466,11 @@ impl KernelDescriptor {
             Shared::Stages { blocks, .. } => blocks,
             Shared::Static(_) | Shared::Dynamic(_) => 1,
         }
+    }
+
+    /// Whether a launch may make tiles [narrower](Shared::Stages).
+    pub const fn narrows(&self) -> bool {
+        matches!(self.shared, Shared::Stages { front: Some(_), .. })
     }
 
     /// Whether a block computes one tile after the other, so that one per multiprocessor is enough.

@@ -16,6 +16,25 @@ pub const RESERVED_SHARED_MEMORY_PER_BLOCK: u32 = 1 << 10;
 /// The most parts of K: every device with clusters supports this many blocks in a cluster.
 pub const MAX_CLUSTER_SIZE: u32 = 8;
 
+/// The most stages of a kernel that does not say how many it has: more would hold more bytes than a
+/// multiprocessor can have in flight.
+pub const MAX_STAGES: u32 = 16;
+
+/// Bytes of a stage with this number of lines of A, and of B.
+#[inline(always)]
+pub const fn stage_bytes([lines_a, lines_b]: [u32; 2]) -> u32 {
+    2 * (lines_a + lines_b) * BK
+}
+
+/// The number of stages with these lines that fit the bytes, up to [`MAX_STAGES`].
+#[inline(always)]
+pub const fn stages(lines: [u32; 2], bytes: u32) -> u32 {
+    match bytes.checked_div(stage_bytes(lines)) {
+        Some(stages) if stages < MAX_STAGES => stages,
+        _ => MAX_STAGES,
+    }
+}
+
 /// The length of each part, if as few as possible of at most `most` make up `all`.
 ///
 /// The last one may be shorter.
@@ -46,6 +65,12 @@ pub const fn shared_part(all: u32, most: u32, together: u32) -> u32 {
     even_part(all, most).next_multiple_of(together)
 }
 
+/// The columns in which a tile's sums are stored: those of whole warps, unless there are few.
+#[inline(always)]
+pub const fn stored_columns(cols: u32) -> u32 {
+    if cols > 16 { cols.next_multiple_of(32) } else { cols }
+}
+
 /// The terms of the parameter `options`.
 pub mod options {
     /// All products of a batch share A, whose map has one product.
@@ -67,12 +92,47 @@ pub mod options {
     /// Where the number of blocks that share copies of B begins: see [`multicast`].
     const MULTICAST_AT: u32 = 4;
 
-    /// The option for `blocks` neighbours of a cluster, from 1 to 8, whose tiles lie below each
-    /// other: each copies a part of their B to all of them.
+    /// The option for `blocks` neighbours of a cluster, a power of two up to 8, whose tiles lie below
+    /// each other: each copies a part of their B to all of them.
     ///
     /// Only for a kernel with [`KernelAbi::WgmmaClusters`](crate::abi::KernelAbi::WgmmaClusters).
     pub const fn multicast(blocks: u32) -> u32 {
         (blocks - 1) << MULTICAST_AT
+    }
+
+    /// Where the columns of a tile begin: see [`columns`].
+    const COLUMNS_AT: u32 = 8;
+
+    /// The option for tiles of at most `cols` columns: a multiple of 16, or of 64 if B is not
+    /// transposed, or the kernel's own.
+    ///
+    /// A kernel that [narrows](crate::abi::KernelDescriptor::narrows) needs it. Others ignore it.
+    pub const fn columns(cols: u32) -> u32 {
+        (cols / 16) << COLUMNS_AT
+    }
+
+    /// The columns of [`columns`].
+    #[inline(always)]
+    pub const fn tile_columns(options: u32) -> u32 {
+        let cols = (options >> COLUMNS_AT) % 32 * 16;
+        if cols < 16 { 16 } else { cols }
+    }
+
+    /// Where the stages begin: see [`stages`].
+    const STAGES_AT: u32 = 13;
+
+    /// The option for a number of stages: as many as [`stages`](crate::abi::tensor_core::stages)
+    /// says for these columns.
+    ///
+    /// A kernel that [narrows](crate::abi::KernelDescriptor::narrows) needs it. Others ignore it.
+    pub const fn stages(stages: u32) -> u32 {
+        stages << STAGES_AT
+    }
+
+    /// The stages of [`stages`].
+    #[inline(always)]
+    pub const fn tile_stages(options: u32) -> u32 {
+        (options >> STAGES_AT) % 32
     }
 
     /// The number of blocks of [`multicast`].

@@ -128,6 +128,7 @@ impl Core {
         extras: &RawExtras,
     ) -> Result<(), Error> {
         let Configuration { kernel, splits, multicast, .. } = *self.launches.configuration();
+        let [columns, stages] = self.launches.columns_and_stages();
         let (form, abi) = (self.launches.form(), kernel.abi());
         let gemm = &form.gemm;
         let [a, b, c] = operands.map(|operand| operand.of_product(product));
@@ -152,6 +153,7 @@ impl Core {
             (is_wgmma && c.transposed, options::TRANSPOSED_C),
             (is_mma && gemm.has_pointers(), options::POINTERS_C),
             (multicast > 1, options::multicast(multicast)),
+            (stages > 0, options::columns(columns) + options::stages(stages)),
         ];
         let is_single = gemm.batch == 1 && !gemm.has_pointers();
         let mut arguments = Arguments {

@@ -6,7 +6,7 @@ use std::ffi::{c_uint, c_void};
 
 use cuda_driver::sys;
 use kernels_gpu::abi::tensor_core::{BK, PANEL, equal_part, even_part, shared_part};
-use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Reads, Tile};
+use kernels_gpu::abi::{KernelAbi, Reads, Tile};
 
 use super::staging::Operand;
 use crate::device::Device;
@@ -134,8 +134,7 @@ pub(super) fn part_maps(
             tf32_maps(device, tile, gemm, launch, operands, products)
         }
         KernelAbi::Wgmma | KernelAbi::WgmmaBatched | KernelAbi::WgmmaClusters => {
-            let multicast = configuration.multicast;
-            maps_of_16_bits(device, (kernel, multicast), gemm, operands, products_of_map)
+            maps_of_16_bits(device, configuration, gemm, operands, products_of_map)
         }
         _ => maps(device, tile, gemm, launch, operands, products_of_map),
     }
@@ -189,15 +188,16 @@ fn tf32_maps(
     Ok([map_a, map_b])
 }
 
-/// The maps for a kernel of 16-bit operands, whose B `multicast` blocks copy in parts.
+/// The maps for a kernel of 16-bit operands.
 fn maps_of_16_bits(
     device: &Device,
-    (kernel, multicast): (&KernelDescriptor, u32),
+    configuration: &Configuration,
     gemm: &Gemm,
     [a, b]: [Operand; 2],
     products: Option<u32>,
 ) -> Result<[sys::CUtensorMap; 2], Error> {
-    let Tile { bm, bn, .. } = kernel.tile();
+    let (Configuration { kernel, multicast, .. }, Tile { bm, bn, .. }) =
+        (*configuration, configuration.tile());
     // All fit 32 bits: `Gemm::validate` accepted them.
     let [shape_a, shape_b, _] = gemm.shapes().map(|shape| shape.map(|size| size as u32));
     // Boxes have no rows that need not be copied if the kernel supports it: out-of-bounds rows cost

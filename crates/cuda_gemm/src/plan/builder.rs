@@ -112,6 +112,14 @@ impl PlanBuilder {
         self
     }
 
+    /// Columns of a tile: see [`Configuration::columns`].
+    ///
+    /// The number is rounded up to a possible one. From the kernel's own on it has no effect.
+    pub fn columns(mut self, columns: u32) -> Self {
+        self.configuration.columns = Some(columns);
+        self
+    }
+
     /// Sets the blocks that share a multiprocessor: the most, or one with more stages.
     ///
     /// Any number below the most counts as one. See [`Configuration::blocks_per_multiprocessor`].

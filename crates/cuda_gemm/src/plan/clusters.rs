@@ -1,8 +1,8 @@
 //! Clusters of blocks that share tiles, each block with a part of K.
 
 use kernels_gpu::abi::groups::{GroupTile, most_tiles};
-use kernels_gpu::abi::tensor_core::MAX_CLUSTER_SIZE;
-use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Reads, Tile};
+use kernels_gpu::abi::tensor_core::{MAX_CLUSTER_SIZE, PANEL, shared_part, stages, stored_columns};
+use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Reads, Shared, Tile};
 
 use super::configuration::Configuration;
 use super::form::KernelForm;
@@ -46,12 +46,55 @@ pub(crate) fn most_multicast(form: &KernelForm, kernel: &KernelDescriptor, split
     1 << most.ilog2()
 }
 
+/// The columns of a tile nearest to those asked for; `None` for the kernel's own.
+///
+/// Panels of an operand that does not lie along K are copied whole.
+pub(crate) fn possible_columns(
+    form: &KernelForm,
+    kernel: &KernelDescriptor,
+    asked: Option<u32>,
+) -> Option<u32> {
+    let most = kernel.tile().bn;
+    let unit = if form.gemm.trans_b { 16 } else { PANEL };
+    let columns = asked?.clamp(1, most).next_multiple_of(unit);
+    (front(kernel).is_some() && columns < most).then_some(columns)
+}
+
+/// Bytes in front of the stages of a kernel whose tiles can be narrower.
+fn front(kernel: &KernelDescriptor) -> Option<u32> {
+    match kernel.shared() {
+        Shared::Stages { front, .. } => front,
+        Shared::Static(_) | Shared::Dynamic(_) => None,
+    }
+}
+
+/// The columns that a tile multiplies, in parts of 16, and the stages that fit `bytes` of shared
+/// memory.
+///
+/// Tiles have equal parts of an operand that lies along K.
+pub(crate) fn columns_and_stages(
+    form: &KernelForm,
+    configuration: &Configuration,
+    bytes: u32,
+) -> [u32; 2] {
+    let kernel = configuration.kernel;
+    let (Tile { bm, bn, .. }, most) = (configuration.tile(), kernel.tile().bn);
+    let Some(front) = front(kernel) else { return [bn, 0] };
+    let columns = match form.gemm.trans_b {
+        // `Gemm::validate` accepted it.
+        true => shared_part(form.gemm.n as u32, bn, configuration.multicast).next_multiple_of(16),
+        false => bn,
+    };
+    let panel = if form.gemm.trans_b { 16 } else { PANEL.min(most) };
+    let columns = columns.clamp(16, most);
+    [columns, stages([bm, columns.next_multiple_of(panel)], bytes.saturating_sub(front))]
+}
+
 /// The tiles of C in the form of the launches, where `multicast` of them below each other are one.
 ///
 /// Groups have at most as many.
-pub(crate) fn cluster_tiles(gemm: &Gemm, kernel: &KernelDescriptor, multicast: u32) -> u64 {
+pub(crate) fn cluster_tiles(gemm: &Gemm, Tile { bm, bn, .. }: Tile, multicast: u32) -> u64 {
     let along = |size: usize, tile: u32| (size as u64).div_ceil(tile.into());
-    let Tile { bm, bn, .. } = kernel.tile();
     let rows = match gemm.is_grouped() {
         true => most_tiles(gemm.m as u64, gemm.batch as u64, bm.into()),
         false => along(gemm.m, bm * multicast),
@@ -97,9 +140,9 @@ pub(super) fn group_workspace(gemm: &Gemm, kernel: &KernelDescriptor) -> Workspa
 /// The workspace of a launch whose clusters share tiles.
 pub(super) fn workspace(configuration: &Configuration, clusters: u32) -> Workspace {
     let Configuration { kernel, splits, multicast, .. } = *configuration;
-    let (tile, tiles) = (kernel.tile(), u128::from(clusters) * u128::from(multicast));
+    let (tile, tiles) = (configuration.tile(), u128::from(clusters) * u128::from(multicast));
     Workspace {
-        partials: tiles * 2 * u128::from(tile.bm) * u128::from(tile.bn),
+        partials: tiles * 2 * u128::from(tile.bm) * u128::from(stored_columns(tile.bn)),
         counters: tiles * u128::from(splits * kernel.warps_with_sums()),
     }
 }

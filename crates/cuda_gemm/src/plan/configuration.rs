@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Target};
+use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Target, Tile};
 
-use super::clusters::{most_multicast, most_splits};
+use super::clusters::{most_multicast, most_splits, possible_columns};
 use super::form::KernelForm;
 use crate::problem::{Compute, Gemm};
 
@@ -34,6 +34,11 @@ pub struct Configuration {
     /// A cluster then has as many blocks for each of its `splits`. For a kernel with
     /// [`KernelAbi::WgmmaClusters`] that copies both operands in bulk.
     pub multicast: u32,
+    /// Columns of a tile, if fewer than the kernel's.
+    ///
+    /// A multiple of 16, or of 64 if the kernel's B does not lie along K. For a kernel that
+    /// [narrows](KernelDescriptor::narrows).
+    pub columns: Option<u32>,
     /// Blocks per multiprocessor, if fewer than [the
     /// most](KernelDescriptor::blocks_per_multiprocessor).
     ///
@@ -51,9 +56,16 @@ impl Configuration {
             splits: 1,
             clusters: None,
             multicast: 1,
+            columns: None,
             blocks_per_multiprocessor: None,
             staged: false,
         }
+    }
+
+    /// The tile that a block computes.
+    pub fn tile(&self) -> Tile {
+        let tile = self.kernel.tile();
+        Tile { bn: self.columns.unwrap_or(tile.bn), ..tile }
     }
 
     /// Whether a product's size, precision and layout can be launched like this; otherwise the
@@ -87,11 +99,12 @@ impl Configuration {
         }
         let most_splits = if has_clusters { most_splits(gemm, kernel) } else { u32::MAX };
         let has_blocks = kernel.blocks_per_multiprocessor() > 1;
+        let form = KernelForm::new(gemm, kernel);
         let is_possible = (1..=most_splits).contains(&splits)
-            && (1..=most_multicast(&KernelForm::new(gemm, kernel), kernel, splits))
-                .contains(&multicast)
+            && (1..=most_multicast(&form, kernel, splits)).contains(&multicast)
             && multicast.is_power_of_two()
             && clusters.is_none_or(|clusters| clusters > 0 && has_clusters)
+            && self.columns == possible_columns(&form, kernel, self.columns)
             && blocks.is_none_or(|blocks| blocks == 1 && has_clusters && has_blocks);
         is_possible.then_some(()).ok_or_else(|| format!("`{name}` cannot be launched so: {self}"))
     }
@@ -107,7 +120,8 @@ impl PartialEq for Configuration {
         let parts = |of: &Self| {
             // Names are unique.
             let name = of.kernel.name();
-            (name, of.splits, of.clusters, of.multicast, of.blocks_per_multiprocessor, of.staged)
+            let launch = (of.splits, of.clusters, of.multicast, of.blocks_per_multiprocessor);
+            (name, launch, of.columns, of.staged)
         };
         parts(self) == parts(other)
     }
@@ -124,8 +138,11 @@ impl fmt::Debug for Configuration {
 /// Writes words, as in `wgmma_split_64x16 in 2 splits by 66 clusters`.
 impl fmt::Display for Configuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kernel, splits, clusters, multicast, blocks_per_multiprocessor, staged } = *self;
+        let Self { kernel, splits, clusters, multicast, columns, .. } = *self;
         f.write_str(kernel.name())?;
+        if let Some(columns) = columns {
+            write!(f, " of {columns} columns")?;
+        }
         if splits > 1 {
             write!(f, " in {splits} splits")?;
         }
@@ -135,10 +152,10 @@ impl fmt::Display for Configuration {
         if multicast > 1 {
             write!(f, ", B multicast to {multicast}")?;
         }
-        if let Some(blocks) = blocks_per_multiprocessor {
+        if let Some(blocks) = self.blocks_per_multiprocessor {
             let blocks_are = if blocks == 1 { "block" } else { "blocks" };
             write!(f, ", {blocks} {blocks_are} on a multiprocessor")?;
         }
-        f.write_str(if staged { ", staged" } else { "" })
+        f.write_str(if self.staged { ", staged" } else { "" })
     }
 }

@@ -88,7 +88,10 @@ impl LaunchPlan {
         let has_clusters = kernel.abi() == KernelAbi::WgmmaClusters;
         let most_blocks = kernel.blocks_per_multiprocessor();
         let blocks = blocks.map_or(most_blocks, |blocks| blocks.min(most_blocks));
-        let is_divided = clusters.is_some() || multicast > 1 || blocks != most_blocks;
+        let is_divided = clusters.is_some()
+            || multicast > 1
+            || blocks != most_blocks
+            || configuration.columns.is_some();
         if splits > 1 && !kernel.abi().splits_k() || is_divided && !has_clusters {
             return Err(Error::CannotSplit { kernel: kernel.name() });
         }
@@ -117,6 +120,7 @@ impl LaunchPlan {
                 splits,
                 clusters: None,
                 multicast: 1 << multicast.clamp(1, most_multicast).ilog2(),
+                columns: clusters::possible_columns(&form, kernel, configuration.columns),
                 blocks_per_multiprocessor: (blocks != most_blocks).then_some(1),
                 ..*configuration
             },
@@ -178,7 +182,8 @@ impl LaunchPlan {
     fn lay_out_tiles(&mut self, clusters: Option<u32>, limits: &Limits) -> Result<(), Error> {
         let (kernel, gemm) = (self.configuration.kernel, &self.form.gemm);
         let Configuration { splits, multicast, .. } = self.configuration;
-        let (blocks, tiles) = (splits * multicast, cluster_tiles(gemm, kernel, multicast));
+        let (blocks, tiles) =
+            (splits * multicast, cluster_tiles(gemm, self.configuration.tile(), multicast));
         if tiles.saturating_mul(blocks.into()) >= MAX_TILES {
             let max = ((MAX_TILES - 1) / u64::from(blocks)) as usize;
             let (what, value) = ("C, counted in tiles,", tiles as usize);
@@ -304,6 +309,11 @@ impl LaunchPlan {
         self.shared_bytes
     }
 
+    /// The columns that a tile multiplies, and its stages: see `clusters`.
+    pub(crate) fn columns_and_stages(&self) -> [u32; 2] {
+        clusters::columns_and_stages(&self.form, &self.configuration, self.shared_bytes)
+    }
+
     /// Elements of K per split; the last split may have fewer.
     pub fn split_depth(&self) -> u32 {
         self.split_depth
@@ -356,7 +366,7 @@ fn shared_bytes(
     let (needed, dynamic) = match kernel.shared() {
         Shared::Static(bytes) => (u64::from(bytes), 0),
         Shared::Dynamic(bytes) => (bytes(depth), bytes(depth)),
-        Shared::Stages { blocks: most, bytes } => {
+        Shared::Stages { blocks: most, bytes, .. } => {
             let bytes = u64::from(bytes[usize::from(blocks < most)]);
             (bytes, bytes)
         }

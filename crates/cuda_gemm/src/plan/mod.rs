@@ -27,7 +27,10 @@ mod stream_k;
 pub(crate) use alignment::{copy_ld, is_aligned, wide_rows};
 pub use builder::PlanBuilder;
 pub(crate) use cache::{MAX_PLANS, PlanCache, Variant, of_any_factors};
-pub(crate) use clusters::{cluster_tiles, most_multicast, most_splits, steps, stream_k};
+pub(crate) use clusters::{
+    cluster_tiles, columns_and_stages, most_multicast, most_splits, possible_columns, steps,
+    stream_k,
+};
 pub use configuration::Configuration;
 pub(crate) use configuration::is_fma_for_tf32;
 pub use expected::expect_planned;

@@ -7,7 +7,7 @@ use kernels_gpu::abi::{KernelAbi, KernelDescriptor};
 use super::Auto;
 use super::configurations::Candidates;
 use super::model::Prediction;
-use crate::plan::{Configuration, KernelForm, most_multicast, most_splits};
+use crate::plan::{Configuration, KernelForm, most_multicast, most_splits, possible_columns};
 use crate::problem::Gemm;
 
 /// What a launch must have: see the fields of [`Configuration`]. `None` leaves the choice.
@@ -19,6 +19,8 @@ pub struct Asked {
     pub clusters: Option<u32>,
     /// Blocks that share copies of B.
     pub multicast: Option<u32>,
+    /// Columns of a tile.
+    pub columns: Option<u32>,
     /// Blocks that share a multiprocessor.
     pub blocks_per_multiprocessor: Option<u32>,
 }
@@ -94,12 +96,14 @@ impl Auto {
         kernel: &'static KernelDescriptor,
         asked: Asked,
     ) -> Configuration {
-        let Asked { splits, clusters, multicast, blocks_per_multiprocessor: blocks } = asked;
+        let Asked { splits, clusters, multicast, columns, blocks_per_multiprocessor: blocks } =
+            asked;
         let most_blocks = kernel.blocks_per_multiprocessor();
         let whole = Configuration {
             splits: splits.unwrap_or(1),
             clusters,
             multicast: multicast.unwrap_or(1),
+            columns,
             blocks_per_multiprocessor: blocks
                 .and_then(|blocks| (blocks < most_blocks).then_some(1)),
             ..Configuration::new(kernel)
@@ -122,13 +126,18 @@ impl Auto {
             // Each number of blocks per multiprocessor comes with one cluster per tile.
             asked.retain(|one| one.splits == 1 && one.clusters.is_none());
             let splits = splits.clamp(1, most_splits(gemm, kernel));
-            asked.retain(|one| one.multicast <= most_multicast(&form, kernel, splits));
             asked.iter_mut().for_each(|one| one.splits = splits);
         }
         if let Some(multicast) = multicast {
-            asked.retain(|one| one.multicast == 1 && one.clusters.is_none());
+            asked.retain(|one| one.clusters.is_none());
             let possible = |splits| multicast.clamp(1, most_multicast(&form, kernel, splits));
             asked.iter_mut().for_each(|one| one.multicast = 1 << possible(one.splits).ilog2());
+        }
+        if columns.is_some() {
+            // One division of each kind has the kernel's width; narrower ones would be duplicates.
+            asked.retain(|one| one.columns.is_none() && one.clusters.is_none());
+            let columns = possible_columns(&form, kernel, columns);
+            asked.iter_mut().for_each(|one| one.columns = columns);
         }
         if clusters.is_some() {
             asked.retain(|one| one.clusters.is_none());
@@ -153,7 +162,6 @@ mod tests {
         let kernel = find_kernel("wgmma_split_128x128").unwrap();
         let most_blocks = kernel.blocks_per_multiprocessor();
         assert!(most_blocks > 1);
-        let ns = |gemm: &Gemm, one: &Configuration| auto.model.time(gemm, one).unwrap().ns;
         for [m, n, k] in [[128, 256, 8192], [512, 512, 4096], [1024, 4096, 512], [300, 64, 65]] {
             let gemm = Gemm::new(m, n, k).computed_in(Compute::Bf16);
             let form = KernelForm::new(&gemm, kernel);
@@ -163,13 +171,12 @@ mod tests {
                 let splits = splits.min(most_splits(&gemm, kernel));
                 let most = most_multicast(&form, kernel, splits);
                 assert_eq!((division.splits, division.clusters), (splits, None), "{gemm:?}");
-                assert!(division.multicast <= most, "{division} of {gemm:?}");
+                assert_eq!(division.multicast, 1, "{division} of {gemm:?}");
                 for multicast in [1, 2, 4].into_iter().filter(|multicast| *multicast <= most) {
                     let multicasts = Asked { multicast: Some(multicast), ..splits_k };
                     let one = auto.division(&gemm, kernel, multicasts);
                     assert_eq!((one.splits, one.multicast), (splits, multicast), "{gemm:?}");
                     assert_eq!(one.clusters, None);
-                    assert!(ns(&gemm, &division) <= ns(&gemm, &one), "{division}: {one}");
                 }
             }
             for blocks in 1..=most_blocks {
@@ -181,6 +188,19 @@ mod tests {
             }
             let clusters = Asked { clusters: Some(3), ..Asked::default() };
             assert_eq!(auto.division(&gemm, kernel, clusters).clusters, Some(3));
+            // Operands along K have no panels, so columns are multiples of 16.
+            let narrow = find_kernel("wgmma_split_128x256").unwrap();
+            let columns = |asked| Asked { columns: Some(asked), ..Asked::default() };
+            let along_k = gemm.transposed(false, true);
+            for [asked, gets] in [[1, 16], [100, 112], [240, 240]] {
+                let one = auto.division(&along_k, narrow, columns(asked));
+                assert_eq!(one.columns, Some(gets), "{one} of {along_k:?}");
+            }
+            for asked in [250, u32::MAX] {
+                assert_eq!(auto.division(&along_k, narrow, columns(asked)).columns, None);
+            }
+            // This one's tiles have all columns.
+            assert_eq!(auto.division(&gemm, kernel, columns(64)).columns, None);
         }
     }
 }

@@ -6,13 +6,16 @@ use super::copies::copied;
 use super::grid::whole_splits;
 use super::model::Prediction;
 use crate::plan::{
-    Configuration, KernelForm, cluster_tiles, copy_ld, most_multicast, most_splits, steps,
+    Configuration, KernelForm, cluster_tiles, copy_ld, most_splits, possible_columns, steps,
     stream_k, tiles,
 };
 use crate::problem::Gemm;
 
 /// The most waves that splitting K makes. Beyond them there are enough blocks anyway.
 const SPLIT_WAVES: u32 = 3;
+
+/// The most waves that tiles are made narrower for.
+const NARROW_WAVES: u64 = 4;
 
 /// Blocks of a cluster that share a tile.
 const CLUSTER_SPLITS: [u32; 6] = [1, 2, 3, 4, 6, 8];
@@ -71,26 +74,24 @@ impl Candidates<'_> {
     /// Divisions of a product among clusters of several sizes.
     ///
     /// There is one cluster per tile, or all resident clusters share the tiles (stream-K), or as
-    /// many for each tile. Several
-    /// blocks share a multiprocessor, or one has it alone.
+    /// many for each tile. Several blocks share a multiprocessor, or one has it alone. Tiles have
+    /// the kernel's width, or the least that still fits 1 to [`NARROW_WAVES`] waves. Multicast is
+    /// left out: it was slower in nine of ten products (`NOTES.md`).
     pub(super) fn clusters(&self, form: &KernelForm) -> Vec<Configuration> {
         let Self { gemm, kernel, multiprocessors, .. } = *self;
         let most = kernel.blocks_per_multiprocessor();
         let mut all = Vec::new();
-        let splits = CLUSTER_SPLITS.into_iter().filter(|of| *of <= most_splits(gemm, kernel));
-        let sizes = splits.flat_map(|splits| {
-            let most = most_multicast(form, kernel, splits);
-            (0..=most.ilog2()).map(move |log| (splits, 1 << log))
-        });
-        for (splits, multicast) in sizes {
-            let tiles = cluster_tiles(&form.gemm, kernel, multicast);
-            let all_tiles = tiles.saturating_mul(form.gemm.batch as u64);
-            let room = |blocks: u32| multiprocessors.saturating_mul(blocks) / (splits * multicast);
-            // Blocks that copy for each other begin and end together: in several waves they wait.
-            let is_one_wave = |blocks: u32| multicast == 1 || all_tiles <= room(blocks).into();
+        let tiles_of = |columns: Option<u32>| {
+            let tile = Configuration { columns, ..Configuration::new(kernel) }.tile();
+            cluster_tiles(&form.gemm, tile, 1)
+        };
+        let tiles = tiles_of(None);
+        let all_of = |tiles: u64| tiles.saturating_mul(form.gemm.batch as u64);
+        let all_tiles = all_of(tiles);
+        for splits in CLUSTER_SPLITS.into_iter().filter(|of| *of <= most_splits(gemm, kernel)) {
+            let room = |blocks: u32| multiprocessors.saturating_mul(blocks) / splits;
             let with = |blocks: u32| Configuration {
                 splits,
-                multicast,
                 blocks_per_multiprocessor: (blocks < most).then_some(blocks),
                 ..Configuration::new(kernel)
             };
@@ -99,9 +100,20 @@ impl Candidates<'_> {
                     all.push(one);
                 }
             };
-            [most, 1].into_iter().filter(|of| is_one_wave(*of)).for_each(|of| add(with(of)));
-            let shared = [[most, most], [most, 1], [1, 1]].into_iter();
-            for [blocks, at_once] in shared.filter(|[_, at_once]| is_one_wave(*at_once)) {
+            for blocks in [most, 1] {
+                add(with(blocks));
+                for waves in 1..=NARROW_WAVES {
+                    let slots = u64::from(room(blocks)).saturating_mul(waves);
+                    let columns = (1..kernel.tile().bn / 16)
+                        .map(|units| Some(16 * units))
+                        .filter(|columns| possible_columns(form, kernel, *columns) == *columns)
+                        .find(|columns| all_of(tiles_of(*columns)) <= slots);
+                    if let Some(columns) = columns {
+                        add(Configuration { columns, ..with(blocks) });
+                    }
+                }
+            }
+            for [blocks, at_once] in [[most, most], [most, 1], [1, 1]] {
                 let resident = room(at_once);
                 // All of them, or as many for each tile.
                 let for_each = u64::from(resident) / all_tiles.max(1) * all_tiles;

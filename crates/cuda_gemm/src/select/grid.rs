@@ -63,7 +63,8 @@ impl Grid {
         let batch = gemm.batch as u64;
         let (products, launches) = if kernel.abi().has_batches() { (batch, 1) } else { (1, batch) };
         let multicast = configuration.multicast;
-        let tiles = cluster_tiles(gemm, kernel, multicast).saturating_mul(products).max(1);
+        let tiles =
+            cluster_tiles(gemm, configuration.tile(), multicast).saturating_mul(products).max(1);
         let steps = steps(gemm, kernel).max(1);
         let mut grid = Self {
             launches: launches as f64,
@@ -171,7 +172,7 @@ pub(super) struct Edges {
 impl Edges {
     pub(super) fn new(form: &KernelForm, configuration: &Configuration) -> Self {
         let kernel = configuration.kernel;
-        let tile = kernel.tile();
+        let tile = configuration.tile();
         // Elements that are copied together, and so in part outside. Even parts are not.
         let [down, across] = match kernel.abi() {
             KernelAbi::WgmmaClusters | KernelAbi::WgmmaBatched => [
@@ -223,7 +224,7 @@ impl Bytes {
     ) -> Self {
         let Configuration { kernel, multicast, staged, .. } = *configuration;
         let gemm = &form.gemm;
-        let tile = kernel.tile();
+        let tile = configuration.tile();
         let [m, n, k, batch] = [gemm.m, gemm.n, gemm.depth(), gemm.batch].map(|size| size as f64);
         let element = gemm.compute.element().bytes() as f64;
         // Products that share an operand read it once.

@@ -3,8 +3,9 @@
 //! One model serves all kernels and precisions. A reader can check a prediction by hand:
 //!
 //! ```text
-//! step(q)  = overlap(overlap(step_ns * latency_share, q * shared_step_ns)
-//!            * (1 + out_of_bounds * edges) [* (1 + misaligned_operand)], latency_ns * cold / stages)
+//! step(q)  = overlap(overlap(step_ns * latency_share, q * shared_step_ns) * narrow
+//!            * (1 + out_of_bounds * edges) [* (1 + uneven_step)] [* (1 + misaligned_operand)],
+//!            latency_ns * cold / stages)
 //! block(q) = block_ns + q * store_ns [* (1 + misaligned_c)] * (1 + epilogue)
 //! chain    = steps * (full_waves * step(r) + step(q))
 //! ends     = full_waves * block(r) + block(q) * (1 + next_tile * (tiles_per_block - 1))
@@ -19,6 +20,8 @@
 //!   that shares a multiprocessor over that of a block that has it alone. Several blocks share the
 //!   multiprocessor's throughput, `shared_step_ns` each. The part of the loads that comes from
 //!   device memory, `cold`, takes `latency_ns` for as many steps as there are stages.
+//! - **Narrow tiles.** A step's time follows what shared memory moves and the tensor cores multiply,
+//!   except for a part of it, `narrow_step`.
 //! - **Tiles.** A persistent block computes one tile after the other, and stores while it loads.
 //! - **Edges.** Loads of a tile that lies partly out of bounds are slower, as far as edge tiles
 //!   occupy the multiprocessors.
@@ -43,7 +46,7 @@ use kernels_gpu::abi::{Shared, Tile};
 use super::configurations::Candidates;
 use super::grid::{Alignment, Bytes, Edges, Grid, Slots};
 use super::table::{Costs, DeviceCosts, EntryCosts, Table};
-use crate::plan::{Configuration, KernelForm, is_fma_for_tf32};
+use crate::plan::{Configuration, KernelForm, columns_and_stages, is_fma_for_tf32};
 use crate::problem::{Compute, Epilogue, Gemm};
 
 /// Limits of compensated sums: elements of C, and K. A C of up to `FEW` elements gets them from a K
@@ -232,6 +235,9 @@ pub struct Features {
     /// Bytes of a part of a tile that a block reads from L2, times the multiprocessors: one of them
     /// has its share of the rate.
     part_bytes: f64,
+    /// A step's time and a tile's size, relative to those of the kernel's widest tile.
+    narrow_step: f64,
+    narrow: f64,
     alignment: Alignment,
     epilogue: Epilogue,
     reads_c: bool,
@@ -264,11 +270,13 @@ impl Features {
         let Edges { outside, share } = Edges::new(form, configuration);
         // Edge tiles fill the last round, and have their share of the others.
         let rounds = grid.rounds();
-        let Tile { bm, bn, bk, .. } = configuration.kernel.tile();
+        let Tile { bm, bn: most_cols, bk, .. } = configuration.kernel.tile();
+        let mut bn = configuration.tile().bn;
         let (stages, cold) = match configuration.kernel.shared() {
             Shared::Stages { bytes: [several, one], .. } => {
-                let stage = u64::from((bm + bn) * bk) * gemm.compute.element().bytes() as u64;
                 let block = if resident < most { one } else { several };
+                [bn, _] = columns_and_stages(form, configuration, block);
+                let stage = u64::from((bm + bn) * bk) * gemm.compute.element().bytes() as u64;
                 let cold = bytes.inputs / (bytes.inputs + bytes.again).max(1.0);
                 ((f64::from(block) / stage as f64).max(1.0), cold)
             }
@@ -293,6 +301,8 @@ impl Features {
             cold,
             edges,
             part_bytes,
+            narrow_step: step_cycles(bm, bn) / step_cycles(bm, most_cols),
+            narrow: f64::from(bn) / f64::from(most_cols),
             alignment,
             epilogue: gemm.epilogue,
             reads_c: gemm.beta != 0.0 || gemm.factors_on_device,
@@ -315,12 +325,15 @@ impl Features {
         let Self { costs: device, grid, bytes, resident, latency_share, alignment, .. } = self;
         let growth = |is_there: bool, growth: f64| if is_there { 1.0 + growth } else { 1.0 };
         let slower = (1.0 + entry.out_of_bounds * self.edges)
+            * growth(grid.is_uneven, entry.uneven_step)
             * growth(alignment.is_operand_misaligned, entry.misaligned_operand);
         let step = |blocks: f64| {
             let step_ns = overlap(entry.step_ns * latency_share, blocks * entry.shared_step_ns);
-            overlap(step_ns * slower, device.latency_ns * self.cold / self.stages)
+            let narrow = entry.narrow_step + (1.0 - entry.narrow_step) * self.narrow_step;
+            overlap(step_ns * narrow * slower, device.latency_ns * self.cold / self.stages)
         };
         let store_ns = entry.store_ns
+            * self.narrow
             * growth(alignment.is_c_misaligned, entry.misaligned_c)
             * (1.0 + self.epilogue_growth(device));
         let block = |blocks: f64| entry.block_ns + blocks * store_ns;
@@ -369,6 +382,15 @@ impl Features {
         .map(|(is_there, growth)| if *is_there { *growth } else { 0.0 })
         .sum()
     }
+}
+
+/// The cycles of a step along K of a tile of 16-bit operands.
+///
+/// Shared memory moves 128 bytes in each: what is copied, 64 rows of A for each warpgroup, and all
+/// of B for each. The tensor cores add 32 times 64 x 16 x 16 products in 64.
+fn step_cycles(rows: u32, cols: u32) -> f64 {
+    let [rows, cols] = [rows, cols].map(f64::from);
+    (2.0 * rows + (rows / 64.0 + 1.0) * cols).max(rows * cols / 32.0)
 }
 
 /// Two times that overlap: their 4-norm.

@@ -24,6 +24,8 @@
 //!     out_of_bounds: 0.1,
 //!     misaligned_c: 0.2,
 //!     misaligned_operand: 0.0,
+//!     narrow_step: 0.0,
+//!     uneven_step: 0.0,
 //! };
 //! let kernels = vec![Costs { kernel, aligned, unaligned: Some(aligned) }];
 //! let costs = DeviceCosts {

@@ -45,6 +45,8 @@ const INITIAL: EntryCosts = EntryCosts {
     out_of_bounds: 0.3,
     misaligned_c: 0.3,
     misaligned_operand: 0.2,
+    narrow_step: 0.1,
+    uneven_step: 0.1,
 };
 
 /// The initial growth by an epilogue, before the fit.
@@ -278,6 +280,14 @@ pub fn refit(table: &Table, samples: &[Sample]) -> Result<Table, Error> {
     let with = |costs: DeviceCosts, kernels: Vec<Costs>| {
         Table::new(table.device().clone(), costs, kernels, table.products().to_vec())
     };
+    let has_times = |costs: &Costs| {
+        samples.iter().any(|sample| sample.configuration.kernel.name() == costs.kernel.name())
+    };
+    if !table.kernels().iter().all(has_times) {
+        // The others were fitted with these costs of the device.
+        let kernels = fitted(&with(*table.costs(), initial)?, table.kernels(), samples);
+        return Ok(with(*table.costs(), kernels)?);
+    }
     // Kernels are fitted with the costs of the device, and the other way round.
     let mut costs = DeviceCosts {
         l2_gbytes: L2_COPIES * table.costs().copy_gbytes,
@@ -390,6 +400,8 @@ fn without_unused(kernel: &KernelDescriptor, costs: EntryCosts) -> EntryCosts {
         reduction_ns: only(reduces, costs.reduction_ns),
         partial_ns: only(reduces, costs.partial_ns),
         misaligned_operand: only(reads_anywhere, costs.misaligned_operand),
+        narrow_step: only(kernel.narrows() && kernel.tile().bn > 16, costs.narrow_step),
+        uneven_step: only(kernel.abi() == KernelAbi::WgmmaClusters, costs.uneven_step),
         ..costs
     }
 }

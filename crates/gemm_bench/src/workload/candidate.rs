@@ -271,6 +271,7 @@ impl Loaded {
                     splits,
                     clusters,
                     multicast: options.multicast,
+                    columns: options.columns,
                     blocks_per_multiprocessor: options.blocks_per_multiprocessor,
                 };
                 let auto = kernel.device().auto()?;
@@ -298,6 +299,7 @@ impl Loaded {
             title.splits = launched.kernel.abi().splits_k().then_some(launched.splits);
             title.clusters = launched.clusters;
             title.multicast = (launched.multicast > 1).then_some(launched.multicast);
+            title.columns = launched.columns;
             title.blocks_per_multiprocessor = launched.blocks_per_multiprocessor;
         }
         Ok(Candidate { title, job })

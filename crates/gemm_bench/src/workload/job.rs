@@ -26,8 +26,13 @@ pub struct KernelOptions {
     pub clusters: Option<u32>,
     /// Blocks that copy B for each other, limited to the possible number.
     ///
-    /// For a kernel with clusters. The default is the number that seems best.
+    /// For a kernel with clusters. The default is one.
     pub multicast: Option<u32>,
+    /// Columns of a tile, rounded up to a possible number.
+    ///
+    /// For a kernel that [narrows](kernels_gpu::abi::KernelDescriptor::narrows). The default is the
+    /// number that seems best.
+    pub columns: Option<u32>,
     /// Blocks that share a multiprocessor's memory: one, or the most possible.
     ///
     /// For a kernel with clusters. The default is the number that seems best.
@@ -66,6 +71,8 @@ pub struct Title {
     pub asked_clusters: Option<u32>,
     /// Blocks that copy B for each other; `None` if each copies it for itself.
     pub multicast: Option<u32>,
+    /// Columns of a tile, if fewer than the kernel's.
+    pub columns: Option<u32>,
     /// Resident blocks per multiprocessor, if they are limited.
     pub blocks_per_multiprocessor: Option<u32>,
     /// Whether A and B are copied first, as chosen by `auto` or requested.
@@ -85,6 +92,7 @@ impl Title {
             splits: self.splits.unwrap_or(1),
             clusters,
             multicast: self.multicast.unwrap_or(1),
+            columns: self.columns,
             blocks_per_multiprocessor,
             staged,
             ..Configuration::new(find_kernel(self.chosen?).ok()?)

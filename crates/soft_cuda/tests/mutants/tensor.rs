@@ -2,7 +2,7 @@
 
 use kernels_gpu::TENSOR_CORE;
 use kernels_gpu::abi::epilogue::{Parameters, operations};
-use kernels_gpu::abi::tensor_core::{BK, PANEL, equal_part, even_part, options};
+use kernels_gpu::abi::tensor_core::{BK, PANEL, equal_part, even_part, options, stages};
 use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Reads, Shared};
 use soft_cuda::{
     Device, Fill, LaunchConfig, LaunchOptions, Schedule, Swizzle, TensorElement, TensorMap,
@@ -60,6 +60,7 @@ fn run(
     spec: &KernelDescriptor,
     Output { is_half, accumulates, is_odd }: Output,
     [clusters, splits, multicast]: [u32; 3],
+    columns: u32,
 ) -> Result<(), String> {
     let module = device.load(ptx).map_err(|error| error.to_string())?;
     let kernel = module.kernel(spec.name()).unwrap();
@@ -67,7 +68,7 @@ fn run(
     // Persistent blocks zero what no copy fills. Here that is little, so that they do not begin
     // late.
     let m = if spec.is_persistent() { 2 * spec.tile().bm - 8 } else { spec.tile().bm + 8 };
-    let [n, k] = [spec.tile().bn + 8 - odd, STEPS * BK - odd];
+    let [n, k] = [columns + 8 - odd, STEPS * BK - odd];
     // Of C, with a gap behind each row unless its length is odd.
     let pitch = n + u32::from(is_odd) - odd;
     let mut params: Vec<u8> = [m, n, k].into_iter().flat_map(u32::to_le_bytes).collect();
@@ -134,7 +135,17 @@ fn run(
         params.extend(1u32.to_le_bytes());
     }
     let half = if is_half { options::HALF_OUTPUT } else { 0 };
-    let options = half | options::multicast(multicast);
+    // One cluster has all memory of a multiprocessor, and so more stages.
+    let blocks = if clusters == 1 { 1 } else { spec.blocks_per_multiprocessor() };
+    let shared = shared_bytes(spec, blocks);
+    let narrow = match spec.shared() {
+        Shared::Stages { front: Some(front), .. } => {
+            let lines = [spec.tile().bm, columns.next_multiple_of(panel)];
+            options::columns(columns) | options::stages(stages(lines, shared - front))
+        }
+        _ => 0,
+    };
+    let options = half | options::multicast(multicast) | narrow;
     if options != 0 {
         params.resize(params.len().next_multiple_of(8) + 8, 0);
         params.extend(options.to_le_bytes());
@@ -178,8 +189,6 @@ fn run(
         params.splice(at..at + 24, addresses.into_iter().flat_map(u64::to_le_bytes));
         params.splice(at + 24..at + 28, k.to_le_bytes());
     }
-    // One cluster has all memory of a multiprocessor, and so more stages.
-    let blocks = if clusters == 1 { 1 } else { spec.blocks_per_multiprocessor() };
     let config = LaunchConfig {
         grid: [
             match spec.is_persistent() {
@@ -191,7 +200,7 @@ fn run(
             1,
         ],
         block: [spec.threads(), 1, 1],
-        dynamic_shared: shared_bytes(spec, blocks),
+        dynamic_shared: shared,
     };
     let cluster = [splits * multicast, 1, 1];
     let early = starts_early(spec);
@@ -238,7 +247,7 @@ fn reads_anywhere(spec: &KernelDescriptor) -> bool {
 
 /// Dynamic shared memory per block where `blocks` share a multiprocessor.
 fn shared_bytes(spec: &KernelDescriptor, blocks: u32) -> u32 {
-    let Shared::Stages { blocks: most, bytes } = spec.shared() else {
+    let Shared::Stages { blocks: most, bytes, .. } = spec.shared() else {
         unreachable!("a launch chooses the stages of every kernel for 16 bits");
     };
     bytes[usize::from(blocks < most)]
@@ -272,17 +281,26 @@ fn failure(ptx: &str, spec: &KernelDescriptor) -> Option<String> {
         if has_halves && !splits_k(spec) { vec![of(true, true), of(false, true)] } else { vec![] };
     let odd = odd.into_iter().map(|output| Output { is_odd: true, ..output });
     let outputs = outputs.into_iter().chain(odd);
-    let outputs = outputs.map(|output| (divisions, output));
+    let all = spec.tile().bn;
+    let outputs = outputs.map(|output| (divisions, output, all));
     let others = streams.iter().chain(multicasts);
-    let runs = outputs.chain(others.map(|division| (*division, plain)));
-    let runs = runs.flat_map(|(division, output)| {
-        [Schedule::InOrder, Schedule::Adversarial].map(|schedule| (schedule, output, division))
+    let runs = outputs.chain(others.map(|division| (*division, plain, all)));
+    let runs = runs.chain(widths(spec).map(|columns| (divisions, plain, columns)));
+    let runs = runs.flat_map(|(division, output, columns)| {
+        [Schedule::InOrder, Schedule::Adversarial]
+            .map(|schedule| (schedule, output, division, columns))
     });
-    let run = |(schedule, output, division)| {
-        run(&device(schedule, spec.name()), ptx, spec, output, division).err()
+    let run = |(schedule, output, division, columns)| {
+        run(&device(schedule, spec.name()), ptx, spec, output, division, columns).err()
     };
     let mut runs = runs;
     runs.find_map(run)
+}
+
+/// Columns of narrower tiles, in whole panels of B.
+fn widths(spec: &KernelDescriptor) -> impl Iterator<Item = u32> {
+    let panels = if spec.narrows() { (spec.tile().bn - 1) / PANEL } else { 0 };
+    (1..=panels).map(|panels| panels * PANEL)
 }
 
 pub fn entries() -> Vec<(&'static KernelDescriptor, String)> {
@@ -297,7 +315,7 @@ fn kernels_for_tensor_cores_pass_all_checks() {
 }
 
 /// Mutants that survive: the kernel, how the instruction begins, and why.
-pub const SURVIVORS: [(&str, &str, &str); 17] = [
+pub const SURVIVORS: [(&str, &str, &str); 19] = [
     ("wgmma*", WAIT, FRONT_ENDED),
     ("wgmma", "barrier.sync", WHOLE),
     ("wgmma_split_64x*", "barrier.sync", WHOLE),
@@ -315,7 +333,13 @@ pub const SURVIVORS: [(&str, &str, &str); 17] = [
     ("wgmma_pingpong", "wgmma.fence", SECOND),
     ("wgmma_pingpong", "wgmma.wait_group.sync.aligned \t0", BOTH),
     ("wgmma_split_64x64_align1", "fence.proxy.async", IN_A),
+    ("wgmma_split*", FENCE, OTHER_WIDTH),
+    ("wgmma_split*", COMMIT, OTHER_WIDTH),
 ];
+const FENCE: &str = "wgmma.fence";
+const COMMIT: &str = "wgmma.commit_group";
+const OTHER_WIDTH: &str =
+    "of a width that is not whole panels of B, or of a layout that this entry point lacks";
 const SYNC: &str = "bar.warp.sync";
 const LAST: &str = "a lane next stages where it alone has read; or the last of a tile, behind which the warp stages no \
     more, or only after the other warpgroup";
@@ -354,6 +378,7 @@ fn kill(share: usize) {
     for (kernel, (spec, ptx)) in entries.filter(|(_, (spec, _))| is_asked_for(spec.name())) {
         let lines: Vec<&str> = ptx.lines().collect();
         let (mut waits, mut left, mut left_syncs) = (0, 0, 0);
+        let mut groups = 0;
         let mutants = lines.iter().enumerate().filter_map(|(at, line)| Some((at, mutate(line)?)));
         let is_tried =
             |number, at: usize| (number + kernel) % share == 0 || lines[at].contains(WAIT);
@@ -369,6 +394,7 @@ fn kill(share: usize) {
             if is_killed {
                 killed += 1;
                 waits += usize::from(line.contains(WAIT));
+                groups += usize::from(line.contains(FENCE));
                 continue;
             }
             let known = SURVIVORS.iter().find(|survivor| is_of(survivor, spec.name(), line));
@@ -379,6 +405,9 @@ fn kill(share: usize) {
             left_syncs += usize::from(line.contains(SYNC));
         }
         assert_eq!(waits, usize::from(starts_early(spec)), "{}: waits", spec.name());
+        // Those of the widths that are run.
+        let widths = 1 + widths(spec).count();
+        assert!(share > 1 || !spec.narrows() || groups == widths, "{}: groups", spec.name());
         // Of a share there are seldom two of them.
         assert!(left <= 1, "{}: what explains one wait does not explain {left}", spec.name());
         assert!(

@@ -127,10 +127,18 @@ pub struct RunArgs {
 
     /// Blocks with tiles below each other that copy B for each other: 1, 2 or 4.
     ///
-    /// For wgmma_split; without it the number is chosen.
+    /// For wgmma_split; without it each block copies its own B.
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..))]
     multicast: Option<u32>,
+
+    /// Columns of a tile, rounded up to a multiple of 16, or of 64 if B does not lie along K.
+    ///
+    /// For the kernels of wgmma_split with 64 columns or more, except 128x128 and align1; without it
+    /// the number is chosen.
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    columns: Option<u32>,
 
     /// Blocks that share a multiprocessor.
     ///
@@ -221,6 +229,7 @@ impl RunArgs {
                 ("--splits", self.splits.is_some()),
                 ("--clusters", self.clusters.is_some()),
                 ("--multicast", self.multicast.is_some()),
+                ("--columns", self.columns.is_some()),
                 ("--staged", self.staged),
                 ("--blocks-per-multiprocessor", self.blocks_per_multiprocessor.is_some()),
                 ("--table", self.table.is_some()),
@@ -238,6 +247,7 @@ impl RunArgs {
             splits: self.splits,
             clusters: self.clusters,
             multicast: self.multicast,
+            columns: self.columns,
             blocks_per_multiprocessor: self.blocks_per_multiprocessor,
             staged: self.staged,
             groups: self.product.groups(),
@@ -268,6 +278,7 @@ impl RunArgs {
             Selection::All(_) | Selection::Auto | Selection::Cublas => None,
         };
         let is_for_auto = choice.is_all() || matches!(choice, Selection::Auto);
+        let narrows = matches!(choice, Selection::Kernel(kernel) if kernel.narrows());
         let shares_steps = abi == Some(KernelAbi::WgmmaClusters);
         let mistakes = [
             (
@@ -283,6 +294,11 @@ impl RunArgs {
             (
                 self.multicast.is_some() && !shares_steps,
                 "--multicast is for the kernels with clusters: name one of wgmma_split with --kernel (--list)",
+            ),
+            (
+                self.columns.is_some() && !narrows,
+                "--columns is for kernels whose tiles can be narrower: name one, such as wgmma_split_128x256, with \
+                 --kernel",
             ),
             (
                 self.clusters.is_some() && !shares_steps,

@@ -57,6 +57,9 @@ pub struct DivisionLine {
     /// Blocks that copy B for each other.
     #[serde(default = "one")]
     multicast: u32,
+    /// Columns of a tile, if fewer than the kernel's.
+    #[serde(default)]
+    columns: Option<u32>,
     /// Blocks that share a multiprocessor, if fewer than fit.
     blocks_per_multiprocessor: Option<u32>,
     /// Whether A and B are copied first, by choice.
@@ -75,9 +78,9 @@ impl From<&Configuration> for ConfigurationLine {
 
 impl From<&Configuration> for DivisionLine {
     fn from(configuration: &Configuration) -> Self {
-        let Configuration { splits, clusters, multicast, staged, .. } = *configuration;
+        let Configuration { splits, clusters, multicast, columns, staged, .. } = *configuration;
         let blocks_per_multiprocessor = configuration.blocks_per_multiprocessor;
-        Self { splits, clusters, multicast, blocks_per_multiprocessor, packed: staged }
+        Self { splits, clusters, multicast, columns, blocks_per_multiprocessor, packed: staged }
     }
 }
 
@@ -155,7 +158,8 @@ pub fn parse_sample(line: &str) -> Result<Sample, String> {
     let gemm = gemm.stored_as(output).scaled(1.0, line.beta).then(epilogue);
     gemm.validate().map_err(|error| error.to_string())?;
     let ConfigurationLine { kernel, division } = line.configuration;
-    let DivisionLine { splits, clusters, multicast, blocks_per_multiprocessor, packed } = division;
+    let DivisionLine { splits, clusters, multicast, columns, blocks_per_multiprocessor, packed } =
+        division;
     let kernel = find_kernel(&kernel).map_err(|error| error.to_string())?;
     if !(1..=8).contains(&multicast) || !multicast.is_power_of_two() {
         return Err("`multicast` must be 1, 2, 4 or 8".to_owned());
@@ -171,6 +175,7 @@ pub fn parse_sample(line: &str) -> Result<Sample, String> {
         splits,
         clusters,
         multicast,
+        columns,
         blocks_per_multiprocessor,
         staged: packed,
         ..Configuration::new(kernel)

@@ -60,3 +60,46 @@ pub unsafe fn multiply<const SUMS: usize, const F16: bool, const A: bool, const 
         }
     }
 }
+
+/// [`multiply`] for the first `cols` columns, a multiple of 16. B's tile has `cols` columns.
+///
+/// Each width has its instructions behind a branch. `ptxas` accepts that if the branch holds the
+/// whole group, from fence to commit.
+///
+/// # Safety
+/// As for [`Accumulator::multiply_bf16`]. All threads of the warpgroup have the same `cols`.
+#[inline(always)]
+pub unsafe fn multiply_cols<const SUMS: usize, const F16: bool, const A: bool, const B: bool>(
+    acc: &mut [f32; SUMS],
+    cols: u32,
+    a: Tile<A>,
+    b: Tile<B>,
+    accumulate: bool,
+) where
+    [f32; SUMS]: Accumulator,
+{
+    macro_rules! by_width {
+        ($($sums:literal)*) => {
+            $(
+                if $sums == SUMS || $sums < SUMS && cols <= 2 * $sums {
+                    if let Some(first) = acc.first_chunk_mut::<$sums>() {
+                        // SAFETY: the caller's contract.
+                        unsafe { multiply::<$sums, F16, _, _>(first, a, b, accumulate) };
+                    }
+                    return;
+                }
+            )*
+        };
+    }
+    // In halves, so that few conditions come before a group.
+    if SUMS > 64 && cols > 128 {
+        if SUMS > 96 && cols > 192 {
+            by_width!(104 112 120 128);
+        }
+        by_width!(72 80 88 96);
+    }
+    if SUMS > 32 && cols > 64 {
+        by_width!(40 48 56 64);
+    }
+    by_width!(8 16 24 32);
+}

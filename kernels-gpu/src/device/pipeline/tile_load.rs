@@ -44,8 +44,24 @@ pub unsafe fn clear_lines(
     if copied >= lines {
         return;
     }
+    // SAFETY: the caller's contract.
+    unsafe { zero_lines(smem, panels, [copied, lines], threads) };
+    tma::fence_proxy_async();
+}
+
+/// [`clear_lines`] without the fence, which must follow.
+///
+/// # Safety
+/// As for [`clear_lines`].
+#[inline(always)]
+pub unsafe fn zero_lines(
+    smem: SharedPtr<u16>,
+    panels: u32,
+    [copied, lines]: [u32; 2],
+    threads: u32,
+) {
     for panel in 0..panels {
-        let chunks = (lines - copied) * BK / 8;
+        let chunks = lines.saturating_sub(copied) * BK / 8;
         for at in (thread::thread_idx_x()..chunks).step_by(threads as usize) {
             // SAFETY: the caller's contract; on 16 bytes.
             unsafe {
@@ -54,7 +70,6 @@ pub unsafe fn clear_lines(
             }
         }
     }
-    tma::fence_proxy_async();
 }
 
 /// As [`tma::load`]; if the tile is read once, the L2 cache is to evict it first.

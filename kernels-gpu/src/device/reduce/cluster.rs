@@ -140,22 +140,24 @@ impl Fixup {
     /// Counts a warp's part of a tile, and says whether it is the last to come.
     ///
     /// `others` more clusters have a part of the tile. The count comes after the warp's stores, and
-    /// before its loads.
+    /// before its loads. One lane tells it to the others through shared memory: from a shuffle,
+    /// `ptxas` does not see that it is the same for all, and a loop around this would have no
+    /// uniform registers.
     ///
     /// # Safety
-    /// The counter is there. A whole warp calls this together.
+    /// The counter and the word are there, and the latter is the warp's own. A whole warp calls
+    /// this together.
     #[inline(always)]
-    pub unsafe fn arrive(self, counter: u32, others: u32) -> bool {
+    pub unsafe fn arrive(self, counter: u32, others: u32, word: SharedPtr<u32>) -> bool {
         // SAFETY: the caller's contract.
         unsafe {
             warp::sync_warp(u32::MAX);
-            let mut arrived = 0;
             if warp::lane_id() == 0 {
                 let counter = self.counters.add(counter as usize);
-                arrived = atomic::atomic_inc_acq_rel_u32_device(counter, others);
+                word.store(0, atomic::atomic_inc_acq_rel_u32_device(counter, others));
             }
             warp::sync_warp(u32::MAX);
-            warp::warp_shuffle_idx(u32::MAX, arrived, 0, 32).0 == others
+            word.load(0) == others
         }
     }
 
@@ -178,8 +180,10 @@ impl Shares {
             let quad = group * WARP + self.lane;
             return (quad % (bm / QUAD) * QUAD, quad / (bm / QUAD));
         }
-        let cols = bn.min(WARP);
-        let (down, right) = (group / (bn / cols), group % (bn / cols));
+        // Whole warps of columns, or 16.
+        let cols = if bn < WARP { 16 } else { WARP };
+        let across = (bn / WARP).max(1);
+        let (down, right) = (group / across, group % across);
         (down * (WARP / cols * QUAD) + self.lane / cols * QUAD, right * cols + self.lane % cols)
     }
 

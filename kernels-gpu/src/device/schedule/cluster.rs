@@ -96,6 +96,15 @@ impl Pass {
 #[derive(Clone, Copy)]
 pub struct Entry(pub SharedPtr<u32>);
 
+/// Where part number `part` begins, if `all` is divided evenly and the first parts have one more.
+///
+/// A quotient of 64 bits would be a call, and around a call there are no uniform registers.
+#[inline(always)]
+fn even(all: u32, parts: u32, part: u32) -> u32 {
+    let parts = parts.max(1);
+    part * (all / parts) + part.min(all % parts)
+}
+
 impl Member {
     /// The calling block's place, in a cluster of `tiles` tiles.
     #[inline(always)]
@@ -186,7 +195,7 @@ impl Sequence {
         }
         if parts > 1 {
             let (tile, part) = (cluster / parts, cluster % parts);
-            let unit = |part: u32| (u64::from(units) * u64::from(part) / u64::from(parts)) as u32;
+            let unit = |part: u32| even(units, parts, part);
             let first = unit(part);
             return Work { tile, first, count: unit(part + 1) - first, ..whole };
         }
@@ -226,8 +235,7 @@ impl Work {
     /// The steps of a block of the cluster: the first, and the one behind the last.
     #[inline(always)]
     pub fn part(self, rank: u32) -> [u32; 2] {
-        let step =
-            |unit: u32| (u64::from(self.steps) * u64::from(unit) / u64::from(self.units)) as u32;
+        let step = |unit: u32| even(self.steps, self.units, unit);
         let (begin, end) = (step(self.first), step(self.first + self.count));
         [rank, rank + 1].map(|rank| begin + (end - begin) * rank / self.splits.max(1))
     }
@@ -235,7 +243,7 @@ impl Work {
 
 impl Entry {
     /// Words of shared memory per entry.
-    pub const WORDS: u32 = 13;
+    pub const WORDS: u32 = 14;
 
     /// The entry for the block's tile number `number`; `self` is the first of two.
     #[inline(always)]
@@ -244,7 +252,7 @@ impl Entry {
     }
 
     /// Writes a cluster's work: `steps` of the block, for its tile at (row, col) of a product.
-    /// `last_panel` is the last of the tile's panels of 64 rows that exists.
+    /// `last_panel` is the last of the tile's panels of 64 rows that exists; the tile has `cols`.
     ///
     /// # Safety
     /// The entry lies in shared memory, and nobody else reads or writes it at this time.
@@ -256,7 +264,7 @@ impl Entry {
         work: Work,
         steps: u32,
         place: [u32; 3],
-        last_panel: u32,
+        [last_panel, cols]: [u32; 2],
     ) {
         let (Pass(pass), [first, last]) = match work.is_whole() {
             true => (Pass::WHOLE, [0; 2]),
@@ -282,6 +290,7 @@ impl Entry {
             self.0.store(10, splits);
             self.0.store(11, tile);
             self.0.store(12, tiles);
+            self.0.store(13, cols);
         }
     }
 
@@ -303,6 +312,16 @@ impl Entry {
     pub unsafe fn last_panel(self) -> u32 {
         // SAFETY: the caller's contract.
         unsafe { self.0.load(8) }
+    }
+
+    /// Columns of the tile that exist, unless it reaches out of C.
+    ///
+    /// # Safety
+    /// As for [`Entry::steps`].
+    #[inline(always)]
+    pub unsafe fn cols(self) -> u32 {
+        // SAFETY: the caller's contract.
+        unsafe { self.0.load(13) }
     }
 
     /// The tile's product, and its first row and column there.

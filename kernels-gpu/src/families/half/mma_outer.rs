@@ -58,7 +58,7 @@ macro_rules! kernels {
             tile: crate::abi::Tile::of_fragments([$warps_m * $mt * MMA_M, $warps_n * $nt * MMA_N], $warps_m * $warps_n * 32),
             block: [$warps_m * $warps_n * 32, 1],
             grid: GridOrder::Linear,
-            shared: Shared::Stages { blocks: $blocks, bytes: [shared_bytes([$warps_m * $mt * MMA_M, $warps_n * $nt * MMA_N]); 2] },
+            shared: Shared::Stages { blocks: $blocks, bytes: [shared_bytes([$warps_m * $mt * MMA_M, $warps_n * $nt * MMA_N]); 2], front: None },
             unaligned: None,
             abi: KernelAbi::MmaPointers,
             arithmetic: Arithmetic::Bits16,

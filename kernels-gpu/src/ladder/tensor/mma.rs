@@ -87,7 +87,7 @@ macro_rules! kernels {
             tile: crate::abi::Tile::of_fragments([$warps_m * $mt * 16, $warps_n * $nt * 8], $warps_m * $warps_n * 32),
             block: [$warps_m * $warps_n * 32, 1],
             grid: GridOrder::Linear,
-            shared: Shared::Stages { blocks: 1, bytes: [STAGES * BK * ($warps_m * $mt * 16 + $warps_n * $nt * 8) * 2; 2] },
+            shared: Shared::Stages { blocks: 1, bytes: [STAGES * BK * ($warps_m * $mt * 16 + $warps_n * $nt * 8) * 2; 2], front: None },
             unaligned: None,
             abi: KernelAbi::MmaPointers,
             arithmetic: Arithmetic::Bits16,

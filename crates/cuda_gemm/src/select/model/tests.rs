@@ -53,6 +53,8 @@ const ENTRY: EntryCosts = EntryCosts {
     out_of_bounds: 0.0,
     misaligned_c: 0.0,
     misaligned_operand: 0.0,
+    narrow_step: 0.0,
+    uneven_step: 0.0,
 };
 
 /// Costs of a kernel. Misaligned matrices double its step time, if it has another entry point.

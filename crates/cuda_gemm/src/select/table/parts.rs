@@ -102,11 +102,18 @@ pub struct EntryCosts {
     /// The growth of a step for misaligned operands. Threads read an A or B whose rows do not begin
     /// on 16 bytes.
     pub misaligned_operand: f64,
+    /// The part of a step that does not shrink with the columns of a tile. It is relative to the
+    /// step of the widest tile.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub narrow_step: f64,
+    /// The growth of a step of stream-K whose clusters begin within tiles.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub uneven_step: f64,
 }
 
 impl EntryCosts {
     /// The names and values of all costs.
-    pub fn fields(&mut self) -> [(&'static str, &mut f64); 10] {
+    pub fn fields(&mut self) -> [(&'static str, &mut f64); 12] {
         [
             ("step_ns", &mut self.step_ns),
             ("shared_step_ns", &mut self.shared_step_ns),
@@ -118,6 +125,8 @@ impl EntryCosts {
             ("out_of_bounds", &mut self.out_of_bounds),
             ("misaligned_c", &mut self.misaligned_c),
             ("misaligned_operand", &mut self.misaligned_operand),
+            ("narrow_step", &mut self.narrow_step),
+            ("uneven_step", &mut self.uneven_step),
         ]
     }
 
@@ -222,6 +231,9 @@ pub struct Timed {
     /// See [`Configuration::multicast`].
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub multicast: u32,
+    /// See [`Configuration::columns`].
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub columns: Option<u32>,
     /// See [`Configuration::blocks_per_multiprocessor`].
     #[serde(default, skip_serializing_if = "is_default")]
     pub blocks_per_multiprocessor: Option<u32>,
@@ -336,17 +348,34 @@ impl Timed {
             splits,
             clusters,
             multicast,
+            columns,
             blocks_per_multiprocessor,
             staged,
         } = configuration;
-        Self { kernel, splits, clusters, multicast, blocks_per_multiprocessor, staged, ns }
+        Self { kernel, splits, clusters, multicast, columns, blocks_per_multiprocessor, staged, ns }
     }
 
     /// The configuration without its time.
     pub fn configuration(&self) -> Configuration {
-        let Self { kernel, splits, clusters, multicast, blocks_per_multiprocessor, staged, .. } =
-            *self;
-        Configuration { kernel, splits, clusters, multicast, blocks_per_multiprocessor, staged }
+        let Self {
+            kernel,
+            splits,
+            clusters,
+            multicast,
+            columns,
+            blocks_per_multiprocessor,
+            staged,
+            ns: _,
+        } = *self;
+        Configuration {
+            kernel,
+            splits,
+            clusters,
+            multicast,
+            columns,
+            blocks_per_multiprocessor,
+            staged,
+        }
     }
 }
 

@@ -25,9 +25,10 @@
 //! tiles (*stream-K*, `device/schedule/cluster.rs`). Clusters that share a tile add it up in device
 //! memory (`device/reduce/cluster.rs`).
 //!
-//! Blocks whose tiles lie below each other read the same part of B. In a cluster each of them
-//! copies a part of it to all (*multicast*), so that L2 is asked once instead of once for each
-//! tile. A stage is then empty when the warps of all these blocks have read it.
+//! Blocks whose tiles lie below each other read the same part of B. In a cluster each of them may
+//! copy a part of it to all (*multicast*). A stage is then empty when the warps of all these blocks
+//! have read it. The hardware merges most of what neighbours ask L2 for anyway, so this is seldom
+//! faster, and `auto` does not choose it.
 //!
 //! # What changed
 //!
@@ -38,6 +39,8 @@
 //! - `wgmma` multiplies 64 rows at a time, but as few as 16 columns. If C has few rows, the launch
 //!   computes the transpose, `C^T = B^T A^T`: the operands change places, which selects another
 //!   entry point, and C is stored transposed.
+//! - The launch may make tiles narrower, so that they fill the multiprocessors: it says how many
+//!   columns they have and how many stages fit. Each width has `wgmma` of its own.
 //! - Bulk copies fetch only rows that exist, since rows out of bounds take longer. The tiles that
 //!   share a dimension get equal parts of it, and so do the panels of 64 rows within them. `wgmma`
 //!   multiplies the rest of a stage too, but nobody stores it.
@@ -63,21 +66,23 @@ use cuda_std::tma::{self, TensorMap};
 use cuda_std::{cluster, dependent_launch};
 
 use self::producer::Pipeline;
-use self::storage::{MAX_STAGES, Storage};
+use self::storage::Storage;
 use crate::abi::epilogue::Parameters;
-use crate::abi::tensor_core::options::{BROADCAST_A, BROADCAST_B, TRANSPOSED_C, multicast_blocks};
+use crate::abi::tensor_core::options::{
+    BROADCAST_A, BROADCAST_B, TRANSPOSED_C, multicast_blocks, tile_columns, tile_stages,
+};
 use crate::abi::tensor_core::{
-    BK, PANEL, RESERVED_SHARED_MEMORY_PER_BLOCK, SHARED_MEMORY_PER_MULTIPROCESSOR, even_part,
-    shared_part, variants,
+    BK, MAX_STAGES, PANEL, RESERVED_SHARED_MEMORY_PER_BLOCK, SHARED_MEMORY_PER_MULTIPROCESSOR,
+    even_part, shared_part, stored_columns, variants,
 };
 use crate::abi::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
-use crate::device::multiply::warpgroup::multiply;
+use crate::device::multiply::warpgroup::{multiply, multiply_cols};
 use crate::device::operand::unaligned::Unaligned;
 use crate::device::output::matrix::Output;
 use crate::device::output::tensor::{AT_ONCE, TensorOutput};
 use crate::device::pipeline::roles::{WARPGROUP, WM};
 use crate::device::pipeline::state::PipelineState;
-use crate::device::pipeline::tile_load::clear_lines;
+use crate::device::pipeline::tile_load::zero_lines;
 use crate::device::reduce::cluster::{Fixup, Shares, Sums};
 use crate::device::schedule::cluster::{Entry, Member, Pass, Sequence};
 
@@ -100,10 +105,17 @@ macro_rules! kernels {
             tile: crate::abi::Tile::of_fragments([$warpgroups * WM, <[f32; $sums] as Accumulator>::COLS], $warpgroups * WARPGROUP),
             block: [$warpgroups * WARPGROUP + $producers, 1],
             grid: GridOrder::Linear,
-            shared: Shared::Stages { blocks: $blocks, bytes: [
+            shared: Shared::Stages {
+                blocks: $blocks,
+                bytes: [
                     Storage::<$sums, $warpgroups, $blocks>::bytes($blocks, most_stages($producers)),
                     Storage::<$sums, $warpgroups, $blocks>::bytes(1, most_stages($producers)),
-                ] },
+                ],
+                front: match is_fixed($warpgroups, $blocks, $producers) {
+                    true => None,
+                    false => Some(Storage::<$sums, $warpgroups, $blocks>::FRONT),
+                },
+            },
             unaligned: None,
             abi: KernelAbi::WgmmaClusters,
             arithmetic: Arithmetic::Bits16,
@@ -204,12 +216,6 @@ kernels! {
     /// For up to 192 rows or columns, and few of the other.
     TILE_64X192 = wgmma_split_64x192: "wgmma_split_64x16 with 64 x 192 outputs per block",
         [f32; 96] x 1, 1 per multiprocessor, 32 producers;
-    /// For up to 192 rows or columns.
-    TILE_128X192 = wgmma_split_128x192: "wgmma_split_64x16 with 128 x 192 outputs per block",
-        [f32; 96] x 2, 1 per multiprocessor, 32 producers;
-    /// For up to 160 rows or columns, and for 320.
-    TILE_192X160 = wgmma_split_192x160: "wgmma_split_64x16 with 192 x 160 outputs per block",
-        [f32; 80] x 3, 1 per multiprocessor, 32 producers;
     /// For up to 256 rows or columns.
     TILE_128X256 = wgmma_split_128x256: "wgmma_split_64x16 with 128 x 256 outputs per block",
         [f32; 128] x 2, 1 per multiprocessor, 32 producers;
@@ -252,6 +258,11 @@ const fn copies(producers: u32) -> bool {
     producers == WARPGROUP
 }
 
+/// Whether all tiles have all columns: registers are short.
+const fn is_fixed(warpgroups: u32, blocks: u32, producers: u32) -> bool {
+    copies(producers) || warpgroups * blocks == 4
+}
+
 /// The most stages of a block with this number of producers.
 ///
 /// Producers that copy A hold it in registers until a stage is free. They want the rest of the
@@ -287,9 +298,8 @@ unsafe fn gemm<
     [f32; SUMS]: Accumulator,
 {
     let bm = Storage::<SUMS, WARPGROUPS, BLOCKS>::BM;
-    let bn = Storage::<SUMS, WARPGROUPS, BLOCKS>::BN;
+    let most_cols = Storage::<SUMS, WARPGROUPS, BLOCKS>::BN;
     let stage_a = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGE_A;
-    let stage_b = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGE_B;
     let tid = thread::thread_idx_x();
     // Producers that copy A for their block do not wait for other blocks.
     let member = Member::of_block(match copies(PRODUCERS) {
@@ -297,6 +307,10 @@ unsafe fn gemm<
         false => multicast_blocks(products.options),
     });
     let index = thread::block_idx_x() / member.blocks().max(1);
+    // Columns that `wgmma` multiplies, and those of them that are copied.
+    let is_fixed = const { is_fixed(WARPGROUPS, BLOCKS, PRODUCERS) };
+    let bn = if is_fixed { most_cols } else { tile_columns(products.options) };
+    let cols = if MN_B { bn } else { shared_part(n, bn, member.tiles) };
     // Recomputed at each use, so that it occupies no registers in between.
     let sequence =
         || Sequence::new([black_box(m), n, k], [bm, bn], black_box(products.count), member);
@@ -319,27 +333,38 @@ unsafe fn gemm<
         return;
     }
     let memory = shared::dynamic_shared_mem::<u8>();
-    let stages = Storage::<SUMS, WARPGROUPS, BLOCKS>::stages(dynamic_smem_size());
+    let lines_b = match MN_B {
+        true => bn.next_multiple_of(Storage::<SUMS, WARPGROUPS, BLOCKS>::PANEL),
+        false => bn,
+    };
+    // From a parameter, so that it is in a uniform register, and so is all that follows from it.
+    let stages = match is_fixed {
+        true => Storage::<SUMS, WARPGROUPS, BLOCKS>::stages(dynamic_smem_size()),
+        false => tile_stages(products.options),
+    };
     let stages_at = Storage::<SUMS, WARPGROUPS, BLOCKS>::stages_at(memory.address());
-    let a_smem = memory.add(stages_at).cast::<u16>();
-    let b_smem = a_smem.add(stages * stage_a);
+    let smem = memory.add(stages_at).cast::<u16>();
+    let stage_elements = stage_a + lines_b * BK;
     let full = Mbarrier::at(memory.cast());
     let empty = Mbarrier::at(memory.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::EMPTY_AT).cast());
     let read = Mbarrier::at(memory.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::READ_AT).cast());
+    let said = memory.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::SAID_AT).cast();
     let entries = Entry(memory.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::ENTRIES_AT).cast());
     // Boxes of K-major operands have only the rows that are there: out-of-bounds rows take longer
     // to copy. `wgmma` also reads the other lines of a stage, so those need some value. The value
     // is zero, or later a sum that lay in the stages' memory.
     let rows = if MN_A || copies(PRODUCERS) { WM } else { even_part(m, WM) };
-    let cols = if MN_B { bn } else { shared_part(n, bn, member.tiles) };
-    let lines_b = Storage::<SUMS, WARPGROUPS, BLOCKS>::PANELS;
     let copied_b = if MN_B { lines_b } else { cols };
-    for (smem, panels, lines, copied) in
-        [(a_smem, stages * WARPGROUPS, WM, rows), (b_smem, stages, lines_b, copied_b)]
-    {
+    let threads = WARPGROUPS * WARPGROUP + PRODUCERS;
+    for stage in 0..stages {
+        let stage = smem.add(stage * stage_elements);
         // SAFETY: in the stages, which nobody reads or writes before the block's barrier.
-        unsafe { clear_lines(smem, panels, [copied, lines], WARPGROUPS * WARPGROUP + PRODUCERS) };
+        unsafe {
+            zero_lines(stage, WARPGROUPS, [rows, WM], threads);
+            zero_lines(stage.add(stage_a), 1, [copied_b, lines_b], threads);
+        }
     }
+    tma::fence_proxy_async();
     if tid == 0 {
         // SAFETY: one thread, once, before the block's barrier; both are grid constants.
         unsafe {
@@ -368,15 +393,16 @@ unsafe fn gemm<
         thread::sync_threads();
     }
 
-    if tid / WARPGROUP == WARPGROUPS {
+    // SAFETY: whole warps.
+    if unsafe { uniform(tid / WARPGROUP) } == WARPGROUPS {
         let thread = tid % WARPGROUP;
         if thread == 0 || copies(PRODUCERS) {
-            let pipeline = Pipeline { stages, a: a_smem, b: b_smem, full, empty, read, entries };
+            let pipeline = Pipeline { stages, smem, lines_b, full, empty, read, entries };
             // SAFETY: the first producer, or all producers if they copy, behind the block's
             // barrier. A and B are as the launch promises.
             unsafe {
                 pipeline.fill::<SUMS, WARPGROUPS, BLOCKS, PRODUCERS, MN_A, MN_B>(
-                    sequence(),
+                    sequence,
                     (index, member),
                     products,
                     operands,
@@ -414,9 +440,20 @@ unsafe fn gemm<
         let mut acc = [0.0f32; SUMS];
         let mut step = 0;
         let entry = entries.of(number);
+        // SAFETY: the producer writes the entry before it fills the tile's first stage, and lets
+        // it be. Whole warps come here.
+        let (steps, panel) = unsafe {
+            full.add(state.stage).wait_parity(state.parity);
+            // Rows that do not exist are not copied; a warpgroup without any repeats the last.
+            let panel = match WARPGROUPS {
+                1 => 0,
+                _ => (tid / WARPGROUP).min(entry.last_panel()),
+            };
+            (uniform(entry.steps()), uniform(panel))
+        };
         loop {
-            let a = a_smem.add(state.stage * stage_a);
-            let b = b_smem.add(state.stage * stage_b);
+            let a = smem.add(state.stage * stage_elements);
+            let b = a.add(stage_a);
             // SAFETY:
             // - Whole warpgroups come here: the conditions of both loops are the same for their
             //   threads. `wgmma` itself (`.sync`) waits for threads that a wait or a release
@@ -427,21 +464,15 @@ unsafe fn gemm<
             // - Nothing touches the sums before the wait.
             unsafe {
                 full.add(state.stage).wait_parity(state.parity);
-                // Rows that do not exist are not copied; a warpgroup without any repeats the last.
-                let panel = match WARPGROUPS {
-                    1 => 0,
-                    _ => (tid / WARPGROUP).min(entry.last_panel()),
-                };
                 let a = Tile::<MN_A>::at(a.add(panel * (WM * BK)));
-                if MN_B && bn < PANEL {
-                    multiply::<SUMS, F16, _, _>(
-                        &mut acc,
-                        a,
-                        Tile::mn_major_narrow(b, bn),
-                        step > 0,
-                    );
-                } else {
+                if MN_B && most_cols < PANEL {
+                    let b = Tile::mn_major_narrow(b, most_cols);
+                    multiply::<SUMS, F16, _, _>(&mut acc, a, b, step > 0);
+                } else if is_fixed {
                     multiply::<SUMS, F16, _, _>(&mut acc, a, Tile::<MN_B>::at(b), step > 0);
+                } else {
+                    let b = Tile::<MN_B>::at(b);
+                    multiply_cols::<SUMS, F16, _, _>(&mut acc, bn, a, b, step > 0);
                 }
                 if step > 0 {
                     wait_group::<1>();
@@ -450,8 +481,7 @@ unsafe fn gemm<
             }
             state = state.next_of(stages);
             step += 1;
-            // SAFETY: the producer writes the entry before it fills the tile's first stage.
-            if step == unsafe { entry.steps() } {
+            if step == steps {
                 break;
             }
         }
@@ -466,12 +496,25 @@ unsafe fn gemm<
         let (options, tid, lane) = (black_box(products.options), black_box(tid), black_box(lane));
         let sums_at = Storage::<SUMS, WARPGROUPS, BLOCKS>::sums_at(stages_at);
         let sums = memory.add(black_box(sums_at)).cast::<f32>();
+        let cols = match copies(PRODUCERS) {
+            // Computed again, since registers are short.
+            true if !MN_B => shared_part(black_box(n), bn, 1),
+            true => bn,
+            // SAFETY: the entry has been written.
+            false => unsafe { entry.cols() },
+        };
+        let size = [bm, stored_columns(bn)];
         // SAFETY: each thread stores its own sums. Nobody still reads an earlier tile's sums there,
         // and all copies arrived and were read before the barrier.
         unsafe {
             let mine = sums.add(lane % 4 * 2 * pitch + tid / WARP * 16 + lane / 4);
-            for i in 0..SUMS as u32 {
-                mine.store(i / 4 * 8 * pitch + i % 2 * pitch + i / 2 % 2 * 8, acc[i as usize]);
+            for cols in 0..SUMS as u32 / 8 {
+                if cols * 16 < size[1] {
+                    for i in cols * 8..cols * 8 + 8 {
+                        let to = i / 4 * 8 * pitch + i % 2 * pitch + i / 2 % 2 * 8;
+                        mine.store(to, acc[i as usize]);
+                    }
+                }
             }
         }
         // SAFETY: the entry stays until the producer has passed the next tile's second barrier. If
@@ -493,7 +536,7 @@ unsafe fn gemm<
             let (_, [_, col]) = unsafe { entry.place() };
             output(black_box(options), n.min(col + cols)).of_product(product, products.stride_c)
         };
-        let from = Sums { size: [bm, bn], rows, at: sums, pitch };
+        let from = Sums { size, rows, at: sums, pitch };
         loop {
             // SAFETY: all blocks of the cluster have stored their sums, and none leaves before the
             // wait below. No two warps have the same share.
@@ -519,7 +562,7 @@ unsafe fn gemm<
                 let [first, last] = entry.clusters();
                 let block = first * member.blocks() + member.rank();
                 let counter = block * shares.warps + shares.warp;
-                fixup.arrive(counter, last - first)
+                fixup.arrive(counter, last - first, said.add(uniform(shares.warp)))
             };
             if !is_last_part {
                 break;
@@ -531,8 +574,8 @@ unsafe fn gemm<
             // SAFETY: the thread has arrived.
             unsafe { cluster::wait() };
         }
-        // SAFETY: as above.
-        if unsafe { entry.is_last() } {
+        // SAFETY: as above; whole warps.
+        if unsafe { uniform(entry.is_last().into()) } != 0 {
             break;
         }
         if is_alone {
@@ -550,6 +593,20 @@ unsafe fn gemm<
         }
         number += 1;
     }
+}
+
+/// A value that is the same in all lanes, in a uniform register.
+///
+/// A value of a thread may differ between lanes, as far as the compiler knows, and then a loop that
+/// depends on it has no uniform registers (`NOTES.md`, "Uniform registers").
+///
+/// # Safety
+/// Whole warps come here.
+#[inline(always)]
+unsafe fn uniform(value: u32) -> u32 {
+    let value = if warp::lane_id() == 0 { value } else { 0 };
+    // SAFETY: the caller's contract.
+    unsafe { warp::warp_reduce(u32::MAX, value, warp::WarpReductionOp::Or) }
 }
 
 /// A barrier of the consumer warpgroups.

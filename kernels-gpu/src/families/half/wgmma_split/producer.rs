@@ -1,5 +1,6 @@
 //! Producers: one thread asks for tiles of A and B, or a warpgroup copies a misaligned A.
 
+use cuda_std::hint::black_box;
 use cuda_std::mbarrier::Mbarrier;
 use cuda_std::shared::SharedPtr;
 use cuda_std::{cluster, dependent_launch, tma, warp};
@@ -20,9 +21,10 @@ const PREFETCHED: u32 = 32 << 10;
 pub struct Pipeline {
     /// The number of stages.
     pub stages: u32,
-    /// The stages of A, and of B.
-    pub a: SharedPtr<u16>,
-    pub b: SharedPtr<u16>,
+    /// The stages, each of A and then of B.
+    pub smem: SharedPtr<u16>,
+    /// Lines of B in a stage, or columns of its panels.
+    pub lines_b: u32,
     /// Of each stage: it is full, or it has been read.
     pub full: Mbarrier,
     pub empty: Mbarrier,
@@ -53,30 +55,32 @@ impl Pipeline {
         const MN_B: bool,
     >(
         self,
-        sequence: Sequence,
+        sequence: impl Fn() -> Sequence,
         (index, member): (u32, Member),
         products: Products,
         Operands { maps: [map_a, map_b], unaligned }: Operands<MN_A>,
         [m, rows, cols]: [u32; 3],
         thread: u32,
     ) {
-        let Self { stages, a: a_smem, b: b_smem, full, empty, read, entries } = self;
+        let Self { stages, smem, lines_b, full, empty, read, entries } = self;
         let bm = Storage::<SUMS, WARPGROUPS, BLOCKS>::BM;
-        let bn = Storage::<SUMS, WARPGROUPS, BLOCKS>::BN;
-        let panels_b = Storage::<SUMS, WARPGROUPS, BLOCKS>::PANELS;
         let stage_a = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGE_A;
-        let stage_b = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGE_B;
         let lag = Storage::<SUMS, WARPGROUPS, BLOCKS>::LAG;
-        let [once_a, once_b] = sequence.read_once([bm, bn], [products.step_a, products.step_b]);
+        let known = sequence();
+        let [once_a, once_b] = known.read_once([bm, lines_b], [products.step_a, products.step_b]);
         // Lines of B in a block's part: along K, or columns. The blocks that get it.
-        let (depth, part_cols) = (BK / member.tiles, cols / member.tiles);
+        // The number of blocks is a power of two, so this is a shift: a 16-bit quotient would be a
+        // call, and a call rules out uniform registers.
+        let [depth, part_cols] = [BK, cols].map(|all| all >> member.tiles.trailing_zeros());
         let ranks = ((1u32 << member.tiles) - 1) << member.rank_of(0, member.part);
         let ranks = ranks as u16;
         let mut state = PipelineState::FIRST;
         let (mut number, mut most) = (0, PREFETCHED / (2 * stage_a));
         loop {
-            let work = sequence.work(index, number);
-            let [product, y, x] = sequence.place(work.tile);
+            // Producers that copy A have no registers for what they can compute again.
+            let tiles = if copies(PRODUCERS) { sequence() } else { known };
+            let work = tiles.work(index, number);
+            let [product, y, x] = tiles.place(work.tile);
             let (row, col) = (y * WARPGROUPS * rows, x * cols);
             // A tile behind the last row is the first one once more, and not stored.
             let from_row = if row < m { row } else { 0 };
@@ -118,7 +122,14 @@ impl Pipeline {
                 // behind the second barrier.
                 unsafe {
                     let entry = entries.of(number);
-                    entry.write(sequence, index, work, end - begin, [product, row, col], panels - 1)
+                    entry.write(
+                        tiles,
+                        index,
+                        work,
+                        end - begin,
+                        [product, row, col],
+                        [panels - 1, if copies(PRODUCERS) { 0 } else { cols }],
+                    )
                 };
             }
             let unaligned = unaligned.of_product(product_a.cast_unsigned());
@@ -128,7 +139,7 @@ impl Pipeline {
                 // else reads or writes the stage, and no other thread writes what this one does. A
                 // is as the launch promises.
                 unsafe {
-                    let to_a = a_smem.add(state.stage * stage_a);
+                    let to_a = smem.add(state.stage * (stage_a + lines_b * BK));
                     let at = (step * BK).cast_signed();
                     let place = [step * BK, from_row];
                     let is_empty = || empty.add(state.stage).wait_parity(state.parity ^ 1);
@@ -136,7 +147,7 @@ impl Pipeline {
                     if thread == 0 {
                         is_empty();
                         let bytes_a = if copies(PRODUCERS) { 0 } else { 2 * panels * rows * BK };
-                        let cols_b = if MN_B { panels_b } else { cols };
+                        let cols_b = if MN_B { lines_b } else { cols };
                         full.arrive_expect_tx(bytes_a + 2 * cols_b * BK);
                         let panels = if copies(PRODUCERS) { 0 } else { panels };
                         for panel in 0..panels {
@@ -150,12 +161,12 @@ impl Pipeline {
                             1 => load_tile(to, map_b, at, full, once_b),
                             _ => tma::load_multicast(to, map_b, at, full, ranks),
                         };
-                        let to = b_smem.add(state.stage * stage_b);
+                        let to = to_a.add(stage_a);
                         if MN_B {
                             let panel_cols = Storage::<SUMS, WARPGROUPS, BLOCKS>::PANEL;
                             let line = member.tile * depth;
                             let at = at + line.cast_signed();
-                            for panel in 0..panels_b / panel_cols {
+                            for panel in 0..lines_b / panel_cols {
                                 let col = (col + panel * panel_cols).cast_signed();
                                 let to = to.add((panel * BK + line) * panel_cols);
                                 load_b(to, [col, at, product_b]);
@@ -179,7 +190,11 @@ impl Pipeline {
                 }
                 state = state.next_of(stages);
             }
-            if work.is_last {
+            let is_last = match copies(PRODUCERS) {
+                true => sequence().work(black_box(index), number).is_last,
+                false => work.is_last,
+            };
+            if is_last {
                 break;
             }
             number += 1;

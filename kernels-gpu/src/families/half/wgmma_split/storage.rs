@@ -2,20 +2,19 @@
 
 use super::{WARPGROUP, WM};
 use crate::abi::tensor_core::{
-    ALIGNMENT, BK, PANEL, RESERVED_SHARED_MEMORY_PER_BLOCK, SHARED_MEMORY_PER_MULTIPROCESSOR,
+    ALIGNMENT, BK, MAX_STAGES, PANEL, RESERVED_SHARED_MEMORY_PER_BLOCK,
+    SHARED_MEMORY_PER_MULTIPROCESSOR, stage_bytes, stages,
 };
 use crate::device::reduce::cluster::QUAD;
 use crate::device::schedule::cluster::Entry;
-
-/// The most stages: more would hold more bytes than a multiprocessor can have in flight.
-pub const MAX_STAGES: u32 = 16;
 
 /// The layout of a block's shared memory. In order:
 ///
 /// - two barriers for each possible stage, and two for the entries;
 /// - two entries, which say what the block computes;
+/// - a word for each warp with sums;
 /// - the partial sums of a tile, if they are small enough;
-/// - the stages of A, then those of B; the launch's memory limits their number.
+/// - the stages, each of A and then of B; the launch's memory limits their number.
 ///
 /// Larger sums lie in the stages' memory.
 pub struct Storage<const SUMS: usize, const WARPGROUPS: u32, const BLOCKS: u32>;
@@ -24,15 +23,12 @@ impl<const SUMS: usize, const WARPGROUPS: u32, const BLOCKS: u32>
     Storage<SUMS, WARPGROUPS, BLOCKS>
 {
     pub const BM: u32 = WARPGROUPS * WM;
-    /// Columns of a tile: each thread of a warpgroup has `SUMS` of its sums.
+    /// The most columns of a tile: each thread of a warpgroup has up to `SUMS` of its sums.
     pub const BN: u32 = SUMS as u32 * WARPGROUP / WM;
     /// Columns of a panel, if B is not transposed.
     pub const PANEL: u32 = if Self::BN < PANEL { Self::BN } else { PANEL };
-    /// Columns of the panels that cover a tile: a stage has room for them.
-    pub const PANELS: u32 = Self::BN.next_multiple_of(Self::PANEL);
-    /// Elements of a stage.
+    /// Elements of A in a stage.
     pub const STAGE_A: u32 = Self::BM * BK;
-    pub const STAGE_B: u32 = Self::PANELS * BK;
     /// Bytes for a block if `BLOCKS` blocks share a multiprocessor.
     const ROOM: u32 = SHARED_MEMORY_PER_MULTIPROCESSOR / BLOCKS - RESERVED_SHARED_MEMORY_PER_BLOCK;
     /// Partial sums from one column of the tile to the next. Eight columns of four rows are in
@@ -45,16 +41,16 @@ impl<const SUMS: usize, const WARPGROUPS: u32, const BLOCKS: u32>
     pub const SEPARATE: bool = Self::SUMS_BYTES * 6 <= Self::ROOM;
     /// If K is not split, a tile's copies begin once the tile `LAG` places before it is added up.
     pub const LAG: u32 = if Self::SEPARATE { 2 } else { 1 };
-    /// Bytes of a stage of A and of one of B.
-    const STAGE_BYTES: u32 = 2 * (Self::STAGE_A + Self::STAGE_B);
-    /// Byte offsets of the `empty` barriers, the entries' barriers, the entries and the sums.
+    /// Byte offsets of the `empty` barriers, the entries' barriers, the entries, a word for each
+    /// warp, and the sums.
     pub const EMPTY_AT: u32 = MAX_STAGES * 8;
     pub const READ_AT: u32 = 2 * Self::EMPTY_AT;
     pub const ENTRIES_AT: u32 = Self::READ_AT + 2 * 8;
-    const SUMS_AT: u32 = (Self::ENTRIES_AT + 2 * Entry::WORDS * 4).next_multiple_of(16);
+    pub const SAID_AT: u32 = Self::ENTRIES_AT + 2 * Entry::WORDS * 4;
+    const SUMS_AT: u32 = (Self::SAID_AT + 4 * WARPGROUPS * 4).next_multiple_of(16);
     /// Bytes in front of the stages, in the worst case: PTX promises a multiple of 128, and the
     /// swizzle wants one of [`ALIGNMENT`].
-    const FIXED: u32 = {
+    pub const FRONT: u32 = {
         let sums = if Self::SEPARATE { Self::SUMS_BYTES } else { 0 };
         (Self::SUMS_AT + sums).next_multiple_of(128) + ALIGNMENT - 128
     };
@@ -72,11 +68,13 @@ impl<const SUMS: usize, const WARPGROUPS: u32, const BLOCKS: u32>
         if Self::SEPARATE { Self::SUMS_AT } else { stages_at }
     }
 
-    /// The number of stages that fit these bytes, up to [`MAX_STAGES`].
+    /// Lines of a stage of B, or columns of its panels, of the widest tile.
+    const LINES_B: u32 = Self::BN.next_multiple_of(Self::PANEL);
+
+    /// The number of the widest tile's stages that fit these bytes.
     #[inline(always)]
     pub const fn stages(bytes: u32) -> u32 {
-        let stages = (bytes - Self::FIXED) / Self::STAGE_BYTES;
-        if stages < MAX_STAGES { stages } else { MAX_STAGES }
+        stages([Self::BM, Self::LINES_B], bytes - Self::FRONT)
     }
 
     /// Bytes of shared memory for a block, with at most `most_stages`, if `blocks` share a
@@ -88,9 +86,9 @@ impl<const SUMS: usize, const WARPGROUPS: u32, const BLOCKS: u32>
         let stages = if stages < most_stages { stages } else { most_stages };
         assert!(stages >= 3, "some stages are in flight while one is multiplied");
         assert!(
-            Self::SEPARATE || Self::SUMS_BYTES <= stages * Self::STAGE_BYTES,
+            Self::SEPARATE || Self::SUMS_BYTES <= stages * stage_bytes([Self::BM, Self::LINES_B]),
             "the sums fit the stages"
         );
-        Self::FIXED + stages * Self::STAGE_BYTES
+        Self::FRONT + stages * stage_bytes([Self::BM, Self::LINES_B])
     }
 }

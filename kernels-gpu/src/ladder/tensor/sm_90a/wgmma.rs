@@ -65,7 +65,11 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     tile: crate::abi::Tile::of_fragments([BM, BN], THREADS),
     block: [THREADS, 1],
     grid: GridOrder::Persistent,
-    shared: Shared::Stages { blocks: 1, bytes: [FULL_AT * 2 + 8 + ALIGNMENT - 128; 2] },
+    shared: Shared::Stages {
+        blocks: 1,
+        bytes: [FULL_AT * 2 + 8 + ALIGNMENT - 128; 2],
+        front: None,
+    },
     unaligned: None,
     abi: KernelAbi::Wgmma,
     arithmetic: Arithmetic::Bits16,

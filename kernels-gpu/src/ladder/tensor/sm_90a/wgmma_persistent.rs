@@ -86,7 +86,7 @@ macro_rules! kernels {
             tile: crate::abi::Tile::of_fragments([$warpgroups * WM, <[f32; $sums] as Accumulator>::COLS], $warpgroups * WARPGROUP),
             block: [($warpgroups + 1) * WARPGROUP, 1],
             grid: GridOrder::Persistent,
-            shared: Shared::Stages { blocks: 1, bytes: [Storage::<$sums, $warpgroups, $stages>::END; 2] },
+            shared: Shared::Stages { blocks: 1, bytes: [Storage::<$sums, $warpgroups, $stages>::END; 2], front: None },
             unaligned: None,
             abi: KernelAbi::WgmmaBatched,
             arithmetic: Arithmetic::Bits16,

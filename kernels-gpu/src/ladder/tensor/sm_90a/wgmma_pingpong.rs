@@ -98,7 +98,7 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     tile: crate::abi::Tile::of_fragments([BM, BN], THREADS),
     block: [THREADS, 1],
     grid: GridOrder::Persistent,
-    shared: Shared::Stages { blocks: 1, bytes: [SHARED_BYTES; 2] },
+    shared: Shared::Stages { blocks: 1, bytes: [SHARED_BYTES; 2], front: None },
     unaligned: None,
     abi: KernelAbi::WgmmaBatched,
     arithmetic: Arithmetic::Bits16,

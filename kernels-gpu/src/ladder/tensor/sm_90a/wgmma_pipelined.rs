@@ -88,6 +88,7 @@ pub const DESCRIPTOR: KernelDescriptor = KernelDescriptor {
     shared: Shared::Stages {
         blocks: 1,
         bytes: [BARRIERS_AT * 2 + 2 * STAGES * 8 + ALIGNMENT - 128; 2],
+        front: None,
     },
     unaligned: None,
     abi: KernelAbi::Wgmma,
