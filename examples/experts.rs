@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut y = DeviceMatrix::<bf16>::zeros(&device, [tokens, outputs])?;
     gemm(&x, w.t()).groups(&on_device).run(&mut y)?;
 
-    // The same, expert by expert.
+    // The same by one product for each expert.
     let rows = |expert: usize| {
         let begin = if expert == 0 { 0 } else { ends[expert - 1] };
         begin as usize..ends[expert] as usize

@@ -121,8 +121,9 @@ pub mod options {
     /// Where the stages begin: see [`stages`].
     const STAGES_AT: u32 = 13;
 
-    /// The option for a number of stages: as many as [`stages`](crate::abi::tensor_core::stages)
-    /// says for these columns.
+    /// The option for a number of stages.
+    ///
+    /// [`stages`](crate::abi::tensor_core::stages) says how many fit.
     ///
     /// A kernel that [narrows](crate::abi::KernelDescriptor::narrows) needs it. Others ignore it.
     pub const fn stages(stages: u32) -> u32 {

@@ -6,7 +6,7 @@ use cuda_std::vec;
 use crate::abi::groups::GroupTile;
 use crate::device::pipeline::dependent_launch;
 
-/// Threads per block of [`group_tiles()`], each of which has a group.
+/// Threads per block of [`group_tiles()`]. Each thread has a group.
 pub const THREADS: u32 = 32;
 
 /// Writes the table of a grouped product's tiles.

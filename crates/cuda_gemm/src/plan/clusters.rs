@@ -57,15 +57,7 @@ pub(crate) fn possible_columns(
     let most = kernel.tile().bn;
     let unit = if form.gemm.trans_b { 16 } else { PANEL };
     let columns = asked?.clamp(1, most).next_multiple_of(unit);
-    (front(kernel).is_some() && columns < most).then_some(columns)
-}
-
-/// Bytes in front of the stages of a kernel whose tiles can be narrower.
-fn front(kernel: &KernelDescriptor) -> Option<u32> {
-    match kernel.shared() {
-        Shared::Stages { front, .. } => front,
-        Shared::Static(_) | Shared::Dynamic(_) => None,
-    }
+    (kernel.narrows() && columns < most).then_some(columns)
 }
 
 /// The columns that a tile multiplies, in parts of 16, and the stages that fit `bytes` of shared
@@ -79,7 +71,7 @@ pub(crate) fn columns_and_stages(
 ) -> [u32; 2] {
     let kernel = configuration.kernel;
     let (Tile { bm, bn, .. }, most) = (configuration.tile(), kernel.tile().bn);
-    let Some(front) = front(kernel) else { return [bn, 0] };
+    let Shared::Stages { front: Some(front), .. } = kernel.shared() else { return [bn, 0] };
     let columns = match form.gemm.trans_b {
         // `Gemm::validate` accepted it.
         true => shared_part(form.gemm.n as u32, bn, configuration.multicast).next_multiple_of(16),

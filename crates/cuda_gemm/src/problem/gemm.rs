@@ -206,7 +206,7 @@ impl Gemm {
         matches!(self.batching, Batching::Groups)
     }
 
-    /// The number of matrices A, B and C, of which a batch may share some.
+    /// The number of matrices A, B and C. The products of a batch may share A or B.
     pub const fn matrices(&self) -> [usize; 3] {
         let Self { batch, .. } = *self;
         if self.is_grouped() { [1, batch, 1] } else { [batch; 3] }

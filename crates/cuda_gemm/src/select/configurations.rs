@@ -88,6 +88,12 @@ impl Candidates<'_> {
         let tiles = tiles_of(None);
         let all_of = |tiles: u64| tiles.saturating_mul(form.gemm.batch as u64);
         let all_tiles = all_of(tiles);
+        // Narrower tiles, and all their number.
+        let narrow: Vec<_> = (1..kernel.tile().bn / 16)
+            .map(|units| Some(16 * units))
+            .filter(|columns| possible_columns(form, kernel, *columns) == *columns)
+            .map(|columns| (columns, all_of(tiles_of(columns))))
+            .collect();
         for splits in CLUSTER_SPLITS.into_iter().filter(|of| *of <= most_splits(gemm, kernel)) {
             let room = |blocks: u32| multiprocessors.saturating_mul(blocks) / splits;
             let with = |blocks: u32| Configuration {
@@ -104,12 +110,8 @@ impl Candidates<'_> {
                 add(with(blocks));
                 for waves in 1..=NARROW_WAVES {
                     let slots = u64::from(room(blocks)).saturating_mul(waves);
-                    let columns = (1..kernel.tile().bn / 16)
-                        .map(|units| Some(16 * units))
-                        .filter(|columns| possible_columns(form, kernel, *columns) == *columns)
-                        .find(|columns| all_of(tiles_of(*columns)) <= slots);
-                    if let Some(columns) = columns {
-                        add(Configuration { columns, ..with(blocks) });
+                    if let Some((columns, _)) = narrow.iter().find(|(_, tiles)| *tiles <= slots) {
+                        add(Configuration { columns: *columns, ..with(blocks) });
                     }
                 }
             }

@@ -57,7 +57,7 @@ impl Shape {
         Self::new(n, n, n)
     }
 
-    /// That of a product; groups are one product.
+    /// The shape of a product. All groups together are one product.
     pub const fn of(gemm: &Gemm) -> Self {
         let Gemm { m, n, k, trans_a, trans_b, .. } = *gemm;
         let [_, _, batch] = gemm.matrices();
