@@ -451,7 +451,7 @@ fn stream_k() {
 }
 
 /// Tiles with fewer columns: each width that has instructions of its own, and parts of C that are
-/// not as wide, with parts of K, shared tiles and multicasts.
+/// not as wide, with parts of K and shared tiles.
 #[test]
 fn narrow_tiles() {
     for_each(|device, descriptor, compute| {
@@ -489,14 +489,14 @@ fn narrow_tiles() {
                 continue;
             }
             let width = columns as usize;
-            let (gemm, splits, multicast, clusters) = match at % 4 {
-                0 => (Gemm::new(2 * width, long + 5, k).stored_as(half), 1, 1, None),
-                1 => (Gemm::new(width + 1, 2 * long, k).scaled(-1.5, 0.5).then(bias), 2, 2, None),
-                2 => (Gemm::new(3 * width - 7, long, k).stored_as(half).stacked(2), 1, 1, Some(4)),
-                _ => (Gemm::new(2 * width, 2 * long - 3, k), 3, 1, Some(3)),
+            let (gemm, splits, clusters) = match at % 4 {
+                0 => (Gemm::new(2 * width, long + 5, k).stored_as(half), 1, None),
+                1 => (Gemm::new(width + 1, 2 * long, k).scaled(-1.5, 0.5).then(bias), 2, None),
+                2 => (Gemm::new(3 * width - 7, long, k).stored_as(half).stacked(2), 1, Some(4)),
+                _ => (Gemm::new(2 * width, 2 * long - 3, k), 3, Some(3)),
             };
             let gemm = gemm.transposed(at % 3 == 0, true).computed_in(compute);
-            let plan = kernel.plan(gemm).splits(splits).multicast(multicast).columns(columns);
+            let plan = kernel.plan(gemm).splits(splits).columns(columns);
             let plan = match clusters {
                 Some(clusters) => plan.any_alignment().clusters(clusters),
                 None => plan.any_alignment(),
@@ -508,61 +508,6 @@ fn narrow_tiles() {
             let is_in_panels = possible.is_none_or(|cols| cols.is_multiple_of(64));
             assert!(is_as_asked || gemm.trans_a && is_in_panels, "{possible:?}: {gemm:?}");
             expect_right(device, plan, splits.into());
-        }
-    });
-}
-
-/// Blocks that copy B for each other: two and four, with and without parts of K, an odd tile, parts
-/// of several tiles.
-#[test]
-fn multicast() {
-    for_each(|device, descriptor, compute| {
-        let kernel = device.kernel(descriptor).unwrap();
-        let (long, short) = (descriptor.tile().bm as usize, descriptor.tile().bn as usize);
-        let half = compute.element();
-        let bias = Epilogue::new().bias(Axis::Column);
-        let k = 7 * BK as usize - 3;
-        if !has_clusters(descriptor) {
-            let plan = kernel.plan(Gemm::new(short, 4 * long, k).computed_in(compute));
-            assert!(matches!(plan.multicast(2).prepare(), Err(Error::CannotSplit { .. })));
-            return;
-        }
-        // On the software device each product has one type of elements, in turn.
-        let has_turns = !is_whole() && device.is_soft() && !reads_anywhere(descriptor)[0];
-        let turn = usize::from(compute == Compute::Bf16);
-        let products = [
-            (Gemm::new(short, 2 * long, k).scaled(-1.5, 0.5), 1, 2, None),
-            (Gemm::new(2 * short, 3 * long - 5, k).transposed(true, true).then(bias), 2, 2, None),
-            (Gemm::new(short - 3, 4 * long, k).transposed(false, true).stored_as(half), 2, 4, None),
-            (Gemm::new(2 * short, 3 * long, k).stored_as(half).stacked(2), 1, 2, Some(3)),
-            (Gemm::new(short, 5 * long + 1, 3 * k), 1, 4, Some(1)),
-            (Gemm::new(short, 4 * long, 3 * k).transposed(false, true), 2, 2, Some(5)),
-        ];
-        let products = products.into_iter().enumerate();
-        for (_, product) in products.filter(|(at, _)| !has_turns || at % 2 == turn) {
-            let (gemm, splits, multicast, clusters) = product;
-            let gemm = gemm.computed_in(compute);
-            let plan = kernel.plan(gemm).splits(splits).multicast(multicast).any_alignment();
-            let plan = match clusters {
-                Some(clusters) => plan.clusters(clusters),
-                None => plan,
-            };
-            let plan = plan.prepare().unwrap();
-            // Threads that load A do not wait for other blocks.
-            let multicast = if reads_anywhere(descriptor)[0] { 1 } else { multicast };
-            let Configuration { splits: s, multicast: m, clusters: c, .. } = *plan.configuration();
-            assert_eq!((s, m, c), (splits, multicast, clusters), "{gemm:?}");
-            expect_right(device, plan, splits.into());
-        }
-        // No more than there are tiles, or blocks in a cluster.
-        let multicast = |n: usize, splits: u32| {
-            let gemm = Gemm::new(short, n, 9 * BK as usize).computed_in(compute);
-            let plan = kernel.plan(gemm).splits(splits).multicast(4).any_alignment().prepare();
-            plan.unwrap().configuration().multicast
-        };
-        if !reads_anywhere(descriptor)[0] {
-            let most = [multicast(long, 1), multicast(3 * long, 1), multicast(4 * long, 3)];
-            assert_eq!(most, [1, 2, 2], "{}", descriptor.name());
         }
     });
 }

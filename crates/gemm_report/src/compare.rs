@@ -180,9 +180,8 @@ struct Key {
     compute: Option<String>,
     output: Option<String>,
     margins: Option<String>,
-    /// Splits, clusters, multicast, columns, blocks per multiprocessor and staging, unless `auto` chose
-    /// them.
-    options: Option<([Option<u32>; 5], bool)>,
+    /// Splits, clusters, columns, blocks per multiprocessor and staging, unless `auto` chose them.
+    options: Option<([Option<u32>; 4], bool)>,
 }
 
 impl Key {
@@ -201,13 +200,7 @@ impl Key {
             output: row.output.clone(),
             margins: row.bench.margins.clone(),
             options: (!is_chosen).then_some((
-                [
-                    row.splits,
-                    row.clusters,
-                    row.multicast,
-                    row.columns,
-                    row.blocks_per_multiprocessor,
-                ],
+                [row.splits, row.clusters, row.columns, row.blocks_per_multiprocessor],
                 row.packed,
             )),
         }

@@ -160,8 +160,6 @@ pub struct Row {
     pub splits: Option<u32>,
     /// Clusters that share the steps along K of all tiles, if there is not one for each tile.
     pub clusters: Option<u32>,
-    /// Blocks that copied B for each other, if there were several.
-    pub multicast: Option<u32>,
     /// Columns of a tile, if fewer than the kernel's.
     pub columns: Option<u32>,
     /// Resident blocks per multiprocessor, if they were limited.

@@ -156,10 +156,6 @@ fn page(record: &Record<'_>) -> String {
             format!("clusters: one for each tile ({asked} were asked for)\n")
         }
     };
-    let multicast = match (title.chosen, title.multicast) {
-        (None, Some(blocks)) => format!("multicast: B to {blocks} blocks\n"),
-        _ => String::new(),
-    };
     let cols = match (title.chosen, title.columns) {
         (None, Some(cols)) => format!("tiles:   of {cols} columns\n"),
         _ => String::new(),
@@ -175,7 +171,7 @@ fn page(record: &Record<'_>) -> String {
         }
     };
     format!(
-        "{}{table}\n{how}{clusters}{multicast}{cols}samples: {}{launches}{range}{}\n{}{}{}check:   {}\n{}",
+        "{}{table}\n{how}{clusters}{cols}samples: {}{launches}{range}{}\n{}{}{}check:   {}\n{}",
         product(setting),
         samples.ms.len(),
         interval.unwrap_or_default(),

@@ -69,7 +69,6 @@ pub fn row(Compared { row, limit, .. }: &Compared) -> String {
         chosen: row.chosen.as_deref().and_then(|name| Some(find_kernel(name).ok()?.name())),
         splits: row.splits,
         clusters: row.clusters,
-        multicast: row.multicast,
         columns: row.columns,
         blocks_per_multiprocessor: row.blocks_per_multiprocessor,
         staged: row.packed,

@@ -296,10 +296,7 @@ pub enum KernelAbi {
     /// ```
     ///
     /// A cluster has `s` blocks along x, with a part of K each: at least one, and at most the steps
-    /// of BK along K. If `c` blocks, a power of two,
-    /// [multicast](crate::abi::tensor_core::options::multicast) B, it has `s * c`: those of a part
-    /// follow each other, and have tiles below each other, which count as one tile. In all it has
-    /// at most [`MAX_CLUSTER_SIZE`](crate::abi::tensor_core::MAX_CLUSTER_SIZE).
+    /// of BK along K and [`MAX_CLUSTER_SIZE`](crate::abi::tensor_core::MAX_CLUSTER_SIZE).
     ///
     /// There is one cluster per tile of all products, or another number (*stream-K*). In the second
     /// case the clusters share the steps of all tiles equally, or each tile's steps if their number
@@ -307,7 +304,7 @@ pub enum KernelAbi {
     /// `g` clusters, and `g` is less than 2^31.
     ///
     /// `partials` and `counters` are used only if the numbers of clusters and tiles differ.
-    /// `partials` has `2 * c` f32 tiles per cluster, aligned to 16 bytes, of
+    /// `partials` has two f32 tiles per cluster, aligned to 16 bytes, of
     /// [`stored_columns`](crate::abi::tensor_core::stored_columns). `counters` has one counter for
     /// each warp with sums of each block, which is zero before and after the launch.
     ///
@@ -315,9 +312,7 @@ pub enum KernelAbi {
     /// anywhere](KernelDescriptor::reads). A's map is then not used.
     ///
     /// Boxes of A that is not transposed have the rows of an
-    /// [`even_part`](crate::abi::tensor_core::even_part) of 64. Boxes of a transposed B have a
-    /// `c`-th of the rows of a [`shared_part`](crate::abi::tensor_core::shared_part) of BN, and
-    /// boxes of B as it is a `c`-th of BK rows.
+    /// [`even_part`](crate::abi::tensor_core::even_part) of 64.
     WgmmaClusters,
     /// Addresses of A and B in 16 bits:
     ///

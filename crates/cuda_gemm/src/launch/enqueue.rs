@@ -127,7 +127,7 @@ impl Core {
         [alpha, beta]: [f32; 2],
         extras: &RawExtras,
     ) -> Result<(), Error> {
-        let Configuration { kernel, splits, multicast, .. } = *self.launches.configuration();
+        let Configuration { kernel, splits, .. } = *self.launches.configuration();
         let [columns, stages] = self.launches.columns_and_stages();
         let (form, abi) = (self.launches.form(), kernel.abi());
         let gemm = &form.gemm;
@@ -152,7 +152,6 @@ impl Core {
             (gemm.output != Element::F32, options::HALF_OUTPUT),
             (is_wgmma && c.transposed, options::TRANSPOSED_C),
             (is_mma && gemm.has_pointers(), options::POINTERS_C),
-            (multicast > 1, options::multicast(multicast)),
             (stages > 0, options::columns(columns) + options::stages(stages)),
         ];
         let is_single = gemm.batch == 1 && !gemm.has_pointers();

@@ -5,7 +5,7 @@
 use std::ffi::{c_uint, c_void};
 
 use cuda_driver::sys;
-use kernels_gpu::abi::tensor_core::{BK, PANEL, equal_part, even_part, shared_part};
+use kernels_gpu::abi::tensor_core::{BK, PANEL, equal_part, even_part};
 use kernels_gpu::abi::{KernelAbi, Reads, Tile};
 
 use super::staging::Operand;
@@ -196,17 +196,14 @@ fn maps_of_16_bits(
     [a, b]: [Operand; 2],
     products: Option<u32>,
 ) -> Result<[sys::CUtensorMap; 2], Error> {
-    let (Configuration { kernel, multicast, .. }, Tile { bm, bn, .. }) =
+    let (Configuration { kernel, .. }, Tile { bm, bn, .. }) =
         (*configuration, configuration.tile());
     // All fit 32 bits: `Gemm::validate` accepted them.
     let [shape_a, shape_b, _] = gemm.shapes().map(|shape| shape.map(|size| size as u32));
     // Boxes have no rows that need not be copied if the kernel supports it: out-of-bounds rows cost
     // the copy engine time.
     let [bm, cols] = match kernel.abi() {
-        KernelAbi::WgmmaClusters => {
-            let part = shared_part(gemm.n as u32, bn, multicast) / multicast;
-            [even_part(gemm.m as u32, PANEL), part]
-        }
+        KernelAbi::WgmmaClusters => [even_part(gemm.m as u32, PANEL), even_part(gemm.n as u32, bn)],
         KernelAbi::WgmmaBatched => {
             let rows = if gemm.is_grouped() { bm } else { equal_part(gemm.m as u32, bm) };
             [rows, even_part(gemm.n as u32, bn)]
@@ -214,7 +211,7 @@ fn maps_of_16_bits(
         _ => [bm, bn],
     };
     let box_a = if a.transposed { [BK, PANEL] } else { [bm, BK] };
-    let box_b = if b.transposed { [cols, BK] } else { [BK / multicast, PANEL.min(bn)] };
+    let box_b = if b.transposed { [cols, BK] } else { [BK, PANEL.min(bn)] };
     let map = |matrix, shape, boxes: [u32; 2]| {
         let format = Format::of_16_bits(gemm.compute == Compute::F16, boxes[1]);
         encode_part(device, products, matrix, 0, shape, boxes, format)

@@ -104,14 +104,6 @@ impl PlanBuilder {
         self
     }
 
-    /// Multicast of B: see [`Configuration::multicast`].
-    ///
-    /// The number is rounded down to the most possible power of two; 0 counts as 1.
-    pub fn multicast(mut self, multicast: u32) -> Self {
-        self.configuration.multicast = multicast;
-        self
-    }
-
     /// Columns of a tile: see [`Configuration::columns`].
     ///
     /// The number is rounded up to a possible one. From the kernel's own on it has no effect.

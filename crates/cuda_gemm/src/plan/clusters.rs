@@ -1,8 +1,8 @@
 //! Clusters of blocks that share tiles, each block with a part of K.
 
 use kernels_gpu::abi::groups::{GroupTile, most_tiles};
-use kernels_gpu::abi::tensor_core::{MAX_CLUSTER_SIZE, PANEL, shared_part, stages, stored_columns};
-use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Reads, Shared, Tile};
+use kernels_gpu::abi::tensor_core::{MAX_CLUSTER_SIZE, PANEL, even_part, stages, stored_columns};
+use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Shared, Tile};
 
 use super::configuration::Configuration;
 use super::form::KernelForm;
@@ -11,9 +11,6 @@ use crate::problem::Gemm;
 
 /// Exclusive limit of all tiles' steps along K: the kernel counts them in 31 bits.
 const MAX_UNITS: u64 = 1 << 31;
-
-/// The most blocks that share copies of B: each still copies whole lines of a step.
-const MAX_MULTICAST: u32 = 4;
 
 /// The steps along K of a kernel.
 pub(crate) fn steps(gemm: &Gemm, kernel: &KernelDescriptor) -> u64 {
@@ -28,22 +25,6 @@ pub(crate) fn most_splits(gemm: &Gemm, kernel: &KernelDescriptor) -> u32 {
         }
         _ => 1,
     }
-}
-
-/// The most blocks, for each of `splits`, that share copies of B; a power of two.
-///
-/// Each has a tile of its own, unless the number of tiles is odd.
-pub(crate) fn most_multicast(form: &KernelForm, kernel: &KernelDescriptor, splits: u32) -> u32 {
-    let gemm = &form.gemm;
-    let copies_both = kernel.reads(false, gemm.trans_a) != Reads::Anywhere;
-    if kernel.abi() != KernelAbi::WgmmaClusters || !copies_both || gemm.depth() == 0 {
-        return 1;
-    }
-    let tiles = gemm.m.div_ceil(kernel.tile().bm as usize);
-    let most = (MAX_CLUSTER_SIZE / splits.max(1)).min(MAX_MULTICAST);
-    let most = most.min(u32::try_from(tiles).unwrap_or(u32::MAX)).max(1);
-    // A power of two divides a step along K, and the part of a tile.
-    1 << most.ilog2()
 }
 
 /// The columns of a tile nearest to those asked for; `None` for the kernel's own.
@@ -74,7 +55,7 @@ pub(crate) fn columns_and_stages(
     let Shared::Stages { front: Some(front), .. } = kernel.shared() else { return [bn, 0] };
     let columns = match form.gemm.trans_b {
         // `Gemm::validate` accepted it.
-        true => shared_part(form.gemm.n as u32, bn, configuration.multicast).next_multiple_of(16),
+        true => even_part(form.gemm.n as u32, bn).next_multiple_of(16),
         false => bn,
     };
     let panel = if form.gemm.trans_b { 16 } else { PANEL.min(most) };
@@ -82,14 +63,14 @@ pub(crate) fn columns_and_stages(
     [columns, stages([bm, columns.next_multiple_of(panel)], bytes.saturating_sub(front))]
 }
 
-/// The tiles of C in the form of the launches, where `multicast` of them below each other are one.
+/// The tiles of C in the form of the launches.
 ///
 /// Groups have at most as many.
-pub(crate) fn cluster_tiles(gemm: &Gemm, Tile { bm, bn, .. }: Tile, multicast: u32) -> u64 {
+pub(crate) fn cluster_tiles(gemm: &Gemm, Tile { bm, bn, .. }: Tile) -> u64 {
     let along = |size: usize, tile: u32| (size as u64).div_ceil(tile.into());
     let rows = match gemm.is_grouped() {
         true => most_tiles(gemm.m as u64, gemm.batch as u64, bm.into()),
-        false => along(gemm.m, bm * multicast),
+        false => along(gemm.m, bm),
     };
     rows.saturating_mul(along(gemm.n, bn))
 }
@@ -131,10 +112,10 @@ pub(super) fn group_workspace(gemm: &Gemm, kernel: &KernelDescriptor) -> Workspa
 
 /// The workspace of a launch whose clusters share tiles.
 pub(super) fn workspace(configuration: &Configuration, clusters: u32) -> Workspace {
-    let Configuration { kernel, splits, multicast, .. } = *configuration;
-    let (tile, tiles) = (configuration.tile(), u128::from(clusters) * u128::from(multicast));
+    let Configuration { kernel, splits, .. } = *configuration;
+    let (tile, clusters) = (configuration.tile(), u128::from(clusters));
     Workspace {
-        partials: tiles * 2 * u128::from(tile.bm) * u128::from(stored_columns(tile.bn)),
-        counters: tiles * u128::from(splits * kernel.warps_with_sums()),
+        partials: clusters * 2 * u128::from(tile.bm) * u128::from(stored_columns(tile.bn)),
+        counters: clusters * u128::from(splits * kernel.warps_with_sums()),
     }
 }

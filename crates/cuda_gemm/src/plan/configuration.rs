@@ -4,7 +4,7 @@ use std::fmt;
 
 use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Target, Tile};
 
-use super::clusters::{most_multicast, most_splits, possible_columns};
+use super::clusters::{most_splits, possible_columns};
 use super::form::KernelForm;
 use crate::problem::{Compute, Gemm};
 
@@ -28,12 +28,6 @@ pub struct Configuration {
     ///
     /// `None` means one cluster per tile. For a kernel with [`KernelAbi::WgmmaClusters`].
     pub clusters: Option<u32>,
-    /// Blocks whose tiles lie below each other and that copy B for all of them; 1 if each copies it
-    /// for itself.
-    ///
-    /// A cluster then has as many blocks for each of its `splits`. For a kernel with
-    /// [`KernelAbi::WgmmaClusters`] that copies both operands in bulk.
-    pub multicast: u32,
     /// Columns of a tile, if fewer than the kernel's.
     ///
     /// A multiple of 16, or of 64 if the kernel's B does not lie along K. For a kernel that
@@ -55,7 +49,6 @@ impl Configuration {
             kernel,
             splits: 1,
             clusters: None,
-            multicast: 1,
             columns: None,
             blocks_per_multiprocessor: None,
             staged: false,
@@ -78,7 +71,7 @@ impl Configuration {
         gemm: &Gemm,
         capability: (u32, u32),
     ) -> Result<(), String> {
-        let Self { kernel, splits, clusters, multicast, staged, .. } = *self;
+        let Self { kernel, splits, clusters, staged, .. } = *self;
         let blocks = self.blocks_per_multiprocessor;
         let (name, abi) = (kernel.name(), kernel.abi());
         if gemm.compute.with(kernel).is_err() && !is_fma_for_tf32(gemm, kernel) {
@@ -101,8 +94,6 @@ impl Configuration {
         let has_blocks = kernel.blocks_per_multiprocessor() > 1;
         let form = KernelForm::new(gemm, kernel);
         let is_possible = (1..=most_splits).contains(&splits)
-            && (1..=most_multicast(&form, kernel, splits)).contains(&multicast)
-            && multicast.is_power_of_two()
             && clusters.is_none_or(|clusters| clusters > 0 && has_clusters)
             && self.columns == possible_columns(&form, kernel, self.columns)
             && blocks.is_none_or(|blocks| blocks == 1 && has_clusters && has_blocks);
@@ -120,7 +111,7 @@ impl PartialEq for Configuration {
         let parts = |of: &Self| {
             // Names are unique.
             let name = of.kernel.name();
-            let launch = (of.splits, of.clusters, of.multicast, of.blocks_per_multiprocessor);
+            let launch = (of.splits, of.clusters, of.blocks_per_multiprocessor);
             (name, launch, of.columns, of.staged)
         };
         parts(self) == parts(other)
@@ -138,7 +129,7 @@ impl fmt::Debug for Configuration {
 /// Writes words, as in `wgmma_split_64x16 in 2 splits by 66 clusters`.
 impl fmt::Display for Configuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kernel, splits, clusters, multicast, columns, .. } = *self;
+        let Self { kernel, splits, clusters, columns, .. } = *self;
         f.write_str(kernel.name())?;
         if let Some(columns) = columns {
             write!(f, " of {columns} columns")?;
@@ -148,9 +139,6 @@ impl fmt::Display for Configuration {
         }
         if let Some(clusters) = clusters {
             write!(f, " by {clusters} clusters")?;
-        }
-        if multicast > 1 {
-            write!(f, ", B multicast to {multicast}")?;
         }
         if let Some(blocks) = self.blocks_per_multiprocessor {
             let blocks_are = if blocks == 1 { "block" } else { "blocks" };

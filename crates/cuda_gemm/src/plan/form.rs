@@ -104,7 +104,7 @@ fn swapped(gemm: &Gemm) -> Gemm {
 
 /// The number of tiles of C.
 pub(crate) fn tiles(gemm: &Gemm, descriptor: &KernelDescriptor) -> u64 {
-    cluster_tiles(gemm, descriptor.tile(), 1)
+    cluster_tiles(gemm, descriptor.tile())
 }
 
 /// The transposition and leading dimension with which bulk copies can read a 16-bit operand.

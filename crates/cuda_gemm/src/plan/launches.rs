@@ -83,15 +83,13 @@ impl LaunchPlan {
         gemm.validate()?;
         let kernel = configuration.kernel;
         let gemm = gemm.computed_in(gemm.compute.with(kernel)?);
-        let Configuration { splits, clusters, multicast, .. } = *configuration;
+        let Configuration { splits, clusters, .. } = *configuration;
         let blocks = configuration.blocks_per_multiprocessor;
         let has_clusters = kernel.abi() == KernelAbi::WgmmaClusters;
         let most_blocks = kernel.blocks_per_multiprocessor();
         let blocks = blocks.map_or(most_blocks, |blocks| blocks.min(most_blocks));
-        let is_divided = clusters.is_some()
-            || multicast > 1
-            || blocks != most_blocks
-            || configuration.columns.is_some();
+        let is_divided =
+            clusters.is_some() || blocks != most_blocks || configuration.columns.is_some();
         if splits > 1 && !kernel.abi().splits_k() || is_divided && !has_clusters {
             return Err(Error::CannotSplit { kernel: kernel.name() });
         }
@@ -108,7 +106,6 @@ impl LaunchPlan {
             false => MAX_SPLITS.min(limits.grid[2]).max(1),
         };
         let splits = splits.clamp(1, most_splits);
-        let most_multicast = clusters::most_multicast(&form, kernel, splits);
         let split_steps = steps.div_ceil(splits).max(1);
         // No split is empty, except the only one of an empty sum. Blocks of a cluster may have
         // different numbers of steps.
@@ -119,7 +116,6 @@ impl LaunchPlan {
             configuration: Configuration {
                 splits,
                 clusters: None,
-                multicast: 1 << multicast.clamp(1, most_multicast).ilog2(),
                 columns: clusters::possible_columns(&form, kernel, configuration.columns),
                 blocks_per_multiprocessor: (blocks != most_blocks).then_some(1),
                 ..*configuration
@@ -181,11 +177,10 @@ impl LaunchPlan {
     /// Plans the single launch for all tiles, for a kernel of 16-bit operands.
     fn lay_out_tiles(&mut self, clusters: Option<u32>, limits: &Limits) -> Result<(), Error> {
         let (kernel, gemm) = (self.configuration.kernel, &self.form.gemm);
-        let Configuration { splits, multicast, .. } = self.configuration;
-        let (blocks, tiles) =
-            (splits * multicast, cluster_tiles(gemm, self.configuration.tile(), multicast));
-        if tiles.saturating_mul(blocks.into()) >= MAX_TILES {
-            let max = ((MAX_TILES - 1) / u64::from(blocks)) as usize;
+        let splits = self.configuration.splits;
+        let tiles = cluster_tiles(gemm, self.configuration.tile());
+        if tiles.saturating_mul(splits.into()) >= MAX_TILES {
+            let max = ((MAX_TILES - 1) / u64::from(splits)) as usize;
             let (what, value) = ("C, counted in tiles,", tiles as usize);
             return Err(Error::TooLarge { what, value, max });
         }
@@ -204,7 +199,7 @@ impl LaunchPlan {
         let most = match (kernel.abi(), clusters) {
             _ if gemm.is_grouped() => u64::MAX,
             (KernelAbi::MmaPointers, _) => limits.grid[1].max(1).into(),
-            (_, None) => (MAX_TILES - 1) / (tiles * u64::from(blocks)),
+            (_, None) => (MAX_TILES - 1) / (tiles * u64::from(splits)),
             (_, Some(_)) => u64::MAX,
         };
         // `validate` accepted the batch and the sizes; the tiles are fewer than 2^31.
@@ -245,7 +240,7 @@ impl LaunchPlan {
 
     /// The grid of a launch for `products` products.
     pub fn grid(&self, launch: &Launch, products: u32) -> [u32; 3] {
-        let Configuration { kernel, splits, clusters, multicast, .. } = self.configuration;
+        let Configuration { kernel, splits, clusters, .. } = self.configuration;
         let [x, y] = launch.grid;
         // Groups have the tiles of one product.
         let products = if self.form.gemm.is_grouped() { 1 } else { products };
@@ -257,16 +252,16 @@ impl LaunchPlan {
             return [x, products, 1];
         }
         // At most `MAX_TILES`, or the requested clusters.
-        let blocks = clusters.unwrap_or(x * products) * splits * multicast;
+        let blocks = clusters.unwrap_or(x * products) * splits;
         let most = if kernel.is_persistent() { self.multiprocessors } else { u32::MAX };
         [blocks.min(most), 1, 1]
     }
 
     /// Blocks of a cluster, along x; `None` for launches without clusters.
     pub fn cluster(&self) -> Option<u32> {
-        let Configuration { kernel, splits, multicast, .. } = self.configuration;
+        let Configuration { kernel, splits, .. } = self.configuration;
         match kernel.abi() {
-            KernelAbi::WgmmaClusters => Some(splits * multicast),
+            KernelAbi::WgmmaClusters => Some(splits),
             KernelAbi::Wgmma | KernelAbi::WgmmaBatched => Some(1),
             _ => None,
         }

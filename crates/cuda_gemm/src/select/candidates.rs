@@ -7,7 +7,7 @@ use kernels_gpu::abi::{KernelAbi, KernelDescriptor};
 use super::Auto;
 use super::configurations::Candidates;
 use super::model::Prediction;
-use crate::plan::{Configuration, KernelForm, most_multicast, most_splits, possible_columns};
+use crate::plan::{Configuration, KernelForm, most_splits, possible_columns};
 use crate::problem::Gemm;
 
 /// What a launch must have: see the fields of [`Configuration`]. `None` leaves the choice.
@@ -17,8 +17,6 @@ pub struct Asked {
     pub splits: Option<u32>,
     /// Clusters of stream-K.
     pub clusters: Option<u32>,
-    /// Blocks that share copies of B.
-    pub multicast: Option<u32>,
     /// Columns of a tile.
     pub columns: Option<u32>,
     /// Blocks that share a multiprocessor.
@@ -96,13 +94,11 @@ impl Auto {
         kernel: &'static KernelDescriptor,
         asked: Asked,
     ) -> Configuration {
-        let Asked { splits, clusters, multicast, columns, blocks_per_multiprocessor: blocks } =
-            asked;
+        let Asked { splits, clusters, columns, blocks_per_multiprocessor: blocks } = asked;
         let most_blocks = kernel.blocks_per_multiprocessor();
         let whole = Configuration {
             splits: splits.unwrap_or(1),
             clusters,
-            multicast: multicast.unwrap_or(1),
             columns,
             blocks_per_multiprocessor: blocks
                 .and_then(|blocks| (blocks < most_blocks).then_some(1)),
@@ -128,11 +124,6 @@ impl Auto {
             let splits = splits.clamp(1, most_splits(gemm, kernel));
             asked.iter_mut().for_each(|one| one.splits = splits);
         }
-        if let Some(multicast) = multicast {
-            asked.retain(|one| one.clusters.is_none());
-            let possible = |splits| multicast.clamp(1, most_multicast(&form, kernel, splits));
-            asked.iter_mut().for_each(|one| one.multicast = 1 << possible(one.splits).ilog2());
-        }
         if columns.is_some() {
             // One division of each kind has the kernel's width; narrower ones would be duplicates.
             asked.retain(|one| one.columns.is_none() && one.clusters.is_none());
@@ -155,7 +146,7 @@ mod tests {
     use crate::plan::find_kernel;
     use crate::problem::Compute;
 
-    /// Of the splits, clusters, copies and blocks, what is asked for stays, and the rest is free.
+    /// Of the splits, clusters, columns and blocks, what is asked for stays, and the rest is free.
     #[test]
     fn a_division_is_the_fastest_that_has_what_is_asked_for() {
         let auto = Device::open(DeviceChoice::SoftSm90).unwrap().auto().unwrap();
@@ -164,20 +155,11 @@ mod tests {
         assert!(most_blocks > 1);
         for [m, n, k] in [[128, 256, 8192], [512, 512, 4096], [1024, 4096, 512], [300, 64, 65]] {
             let gemm = Gemm::new(m, n, k).computed_in(Compute::Bf16);
-            let form = KernelForm::new(&gemm, kernel);
             for splits in [1, 2, 4, 8] {
                 let splits_k = Asked { splits: Some(splits), ..Asked::default() };
                 let division = auto.division(&gemm, kernel, splits_k);
                 let splits = splits.min(most_splits(&gemm, kernel));
-                let most = most_multicast(&form, kernel, splits);
                 assert_eq!((division.splits, division.clusters), (splits, None), "{gemm:?}");
-                assert_eq!(division.multicast, 1, "{division} of {gemm:?}");
-                for multicast in [1, 2, 4].into_iter().filter(|multicast| *multicast <= most) {
-                    let multicasts = Asked { multicast: Some(multicast), ..splits_k };
-                    let one = auto.division(&gemm, kernel, multicasts);
-                    assert_eq!((one.splits, one.multicast), (splits, multicast), "{gemm:?}");
-                    assert_eq!(one.clusters, None);
-                }
             }
             for blocks in 1..=most_blocks {
                 let blocks_per_multiprocessor = Some(blocks);

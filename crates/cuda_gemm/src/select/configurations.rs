@@ -75,15 +75,14 @@ impl Candidates<'_> {
     ///
     /// There is one cluster per tile, or all resident clusters share the tiles (stream-K), or as
     /// many for each tile. Several blocks share a multiprocessor, or one has it alone. Tiles have
-    /// the kernel's width, or the least that still fits 1 to [`NARROW_WAVES`] waves. Multicast is
-    /// left out: it was slower in nine of ten products (`NOTES.md`).
+    /// the kernel's width, or the least that still fits 1 to [`NARROW_WAVES`] waves.
     pub(super) fn clusters(&self, form: &KernelForm) -> Vec<Configuration> {
         let Self { gemm, kernel, multiprocessors, .. } = *self;
         let most = kernel.blocks_per_multiprocessor();
         let mut all = Vec::new();
         let tiles_of = |columns: Option<u32>| {
             let tile = Configuration { columns, ..Configuration::new(kernel) }.tile();
-            cluster_tiles(&form.gemm, tile, 1)
+            cluster_tiles(&form.gemm, tile)
         };
         let tiles = tiles_of(None);
         let all_of = |tiles: u64| tiles.saturating_mul(form.gemm.batch as u64);

@@ -62,13 +62,11 @@ impl Grid {
         let gemm = &form.gemm;
         let batch = gemm.batch as u64;
         let (products, launches) = if kernel.abi().has_batches() { (batch, 1) } else { (1, batch) };
-        let multicast = configuration.multicast;
-        let tiles =
-            cluster_tiles(gemm, configuration.tile(), multicast).saturating_mul(products).max(1);
+        let tiles = cluster_tiles(gemm, configuration.tile()).saturating_mul(products).max(1);
         let steps = steps(gemm, kernel).max(1);
         let mut grid = Self {
             launches: launches as f64,
-            tiles: tiles as f64 * f64::from(multicast),
+            tiles: tiles as f64,
             full_waves: 0.0,
             last_wave: 1.0,
             steps: steps as f64,
@@ -93,7 +91,7 @@ impl Grid {
                 match asked.map(u64::from) {
                     None => {
                         grid.steps = steps.div_ceil(splits) as f64;
-                        grid.waves(tiles, splits * u64::from(multicast), true, slots);
+                        grid.waves(tiles, splits, true, slots);
                     }
                     Some(clusters) => {
                         grid.steps = (tiles as f64) * (steps as f64) / (clusters * splits) as f64;
@@ -107,7 +105,7 @@ impl Grid {
                             let more = u64::from(!is_even);
                             grid.stream_k_parts = (clusters.div_ceil(tiles) + more) as f64;
                         }
-                        grid.waves(clusters, splits * u64::from(multicast), true, slots);
+                        grid.waves(clusters, splits, true, slots);
                     }
                 }
             }
@@ -222,7 +220,7 @@ impl Bytes {
         at_once: f64,
         l2_bytes: f64,
     ) -> Self {
-        let Configuration { kernel, multicast, staged, .. } = *configuration;
+        let Configuration { kernel, staged, .. } = *configuration;
         let gemm = &form.gemm;
         let tile = configuration.tile();
         let [m, n, k, batch] = [gemm.m, gemm.n, gemm.depth(), gemm.batch].map(|size| size as f64);
@@ -247,7 +245,7 @@ impl Bytes {
         }
         // Blocks with tiles of the same rows or columns ask for the same part of A or B.
         let asked_a = m * tiles(n, tile.bn);
-        let asked_b = n * tiles(m, tile.bm) / f64::from(multicast);
+        let asked_b = n * tiles(m, tile.bm);
         let again = (element * k * batch * (asked_a + asked_b) / grid.launches - inputs).max(0.0);
         let c = gemm.output.bytes() as f64;
         let touched = if gemm.beta == 0.0 && !gemm.factors_on_device { c } else { 2.0 * c };

@@ -27,11 +27,10 @@
 //!   occupy the multiprocessors.
 //! - **Memory.** A and B are read once if the L2 cache holds them. Otherwise, tiles that run at the
 //!   same time share what they read; clusters of stream-K that begin within tiles share half.
-//! - **L2.** What several blocks read comes from device memory once, and `again` from L2. Multicast
-//!   asks for B once for several blocks.
+//! - **L2.** What several blocks read comes from device memory once, and `again` from L2.
 //! - **Reduction.** Blocks that share a tile meet, and one of them adds the partial sums:
 //!   `reduction_ns + parts * partial_ns`. Split-K pays this in each wave. In stream-K each part
-//!   also comes from L2 to one multiprocessor. Blocks that multicast meet once in each wave.
+//!   also comes from L2 to one multiprocessor.
 //! - **Staging.** Copies of A and B cost `staging_ns`, and read and write their bytes.
 //! - **Batches.** A kernel without batches is launched for each product. `time` without staging
 //!   counts once per launch.
@@ -348,7 +347,6 @@ impl Features {
         let waves = (grid.full_waves + grid.last_wave / resident).max(1.0);
         let split_k = match grid.splits > 1.0 {
             true => waves * (entry.reduction_ns + grid.splits * entry.partial_ns),
-            false if self.configuration.multicast > 1 => waves * entry.reduction_ns,
             false => 0.0,
         };
         let part_ns = entry.partial_ns + self.part_bytes / device.l2_gbytes;

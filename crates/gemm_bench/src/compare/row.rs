@@ -46,7 +46,7 @@ impl Compared {
 
 /// A row without results: what was asked for.
 pub fn row(title: &Title, gemm: &Gemm, groups: &Groups, seed: Option<u64>) -> Row {
-    let Title { name, rung, chosen, splits, clusters, multicast, staged, .. } = *title;
+    let Title { name, rung, chosen, splits, clusters, staged, .. } = *title;
     let Gemm { m, n, k, trans_a, trans_b, alpha, beta, .. } = *gemm;
     Row {
         kernel: name.to_owned(),
@@ -54,7 +54,6 @@ pub fn row(title: &Title, gemm: &Gemm, groups: &Groups, seed: Option<u64>) -> Ro
         chosen: chosen.map(str::to_owned),
         splits,
         clusters,
-        multicast,
         columns: title.columns,
         blocks_per_multiprocessor: title.blocks_per_multiprocessor,
         packed: staged,

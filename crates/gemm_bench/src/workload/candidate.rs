@@ -270,7 +270,6 @@ impl Loaded {
                 let asked = Asked {
                     splits,
                     clusters,
-                    multicast: options.multicast,
                     columns: options.columns,
                     blocks_per_multiprocessor: options.blocks_per_multiprocessor,
                 };
@@ -298,7 +297,6 @@ impl Loaded {
             let launched = *plan.configuration();
             title.splits = launched.kernel.abi().splits_k().then_some(launched.splits);
             title.clusters = launched.clusters;
-            title.multicast = (launched.multicast > 1).then_some(launched.multicast);
             title.columns = launched.columns;
             title.blocks_per_multiprocessor = launched.blocks_per_multiprocessor;
         }

@@ -24,10 +24,6 @@ pub struct KernelOptions {
     ///
     /// The default is the number that seems best.
     pub clusters: Option<u32>,
-    /// Blocks that copy B for each other, limited to the possible number.
-    ///
-    /// For a kernel with clusters. The default is one.
-    pub multicast: Option<u32>,
     /// Columns of a tile, rounded up to a possible number.
     ///
     /// For a kernel that [narrows](kernels_gpu::abi::KernelDescriptor::narrows). The default is the
@@ -69,8 +65,6 @@ pub struct Title {
     pub clusters: Option<u32>,
     /// The requested clusters, if any; they may exceed the possible number, or equal the tiles.
     pub asked_clusters: Option<u32>,
-    /// Blocks that copy B for each other; `None` if each copies it for itself.
-    pub multicast: Option<u32>,
     /// Columns of a tile, if fewer than the kernel's.
     pub columns: Option<u32>,
     /// Resident blocks per multiprocessor, if they are limited.
@@ -91,7 +85,6 @@ impl Title {
         let choice = Configuration {
             splits: self.splits.unwrap_or(1),
             clusters,
-            multicast: self.multicast.unwrap_or(1),
             columns: self.columns,
             blocks_per_multiprocessor,
             staged,

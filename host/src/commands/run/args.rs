@@ -125,13 +125,6 @@ pub struct RunArgs {
           value_parser = clap::value_parser!(u32).range(1..))]
     clusters: Option<u32>,
 
-    /// Blocks with tiles below each other that copy B for each other: 1, 2 or 4.
-    ///
-    /// For wgmma_split; without it each block copies its own B.
-    #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(1..))]
-    multicast: Option<u32>,
-
     /// Columns of a tile, rounded up to a multiple of 16, or of 64 if B does not lie along K.
     ///
     /// For the kernels of wgmma_split with 64 columns or more, except 128x128 and align1; without it
@@ -228,7 +221,6 @@ impl RunArgs {
                 ("--l2", self.l2.is_some()),
                 ("--splits", self.splits.is_some()),
                 ("--clusters", self.clusters.is_some()),
-                ("--multicast", self.multicast.is_some()),
                 ("--columns", self.columns.is_some()),
                 ("--staged", self.staged),
                 ("--blocks-per-multiprocessor", self.blocks_per_multiprocessor.is_some()),
@@ -246,7 +238,6 @@ impl RunArgs {
         KernelOptions {
             splits: self.splits,
             clusters: self.clusters,
-            multicast: self.multicast,
             columns: self.columns,
             blocks_per_multiprocessor: self.blocks_per_multiprocessor,
             staged: self.staged,
@@ -290,10 +281,6 @@ impl RunArgs {
                 self.blocks_per_multiprocessor.is_some() && !shares_steps,
                 "--blocks-per-multiprocessor is for the kernels that share steps along K: name one of wgmma_split \
                  with --kernel (--list)",
-            ),
-            (
-                self.multicast.is_some() && !shares_steps,
-                "--multicast is for the kernels with clusters: name one of wgmma_split with --kernel (--list)",
             ),
             (
                 self.columns.is_some() && !narrows,

@@ -54,9 +54,6 @@ pub struct DivisionLine {
     splits: u32,
     /// Clusters that share the steps along K of all tiles; null for one per tile.
     clusters: Option<u32>,
-    /// Blocks that copy B for each other.
-    #[serde(default = "one")]
-    multicast: u32,
     /// Columns of a tile, if fewer than the kernel's.
     #[serde(default)]
     columns: Option<u32>,
@@ -64,10 +61,6 @@ pub struct DivisionLine {
     blocks_per_multiprocessor: Option<u32>,
     /// Whether A and B are copied first, by choice.
     packed: bool,
-}
-
-fn one() -> u32 {
-    1
 }
 
 impl From<&Configuration> for ConfigurationLine {
@@ -78,9 +71,9 @@ impl From<&Configuration> for ConfigurationLine {
 
 impl From<&Configuration> for DivisionLine {
     fn from(configuration: &Configuration) -> Self {
-        let Configuration { splits, clusters, multicast, columns, staged, .. } = *configuration;
+        let Configuration { splits, clusters, columns, staged, .. } = *configuration;
         let blocks_per_multiprocessor = configuration.blocks_per_multiprocessor;
-        Self { splits, clusters, multicast, columns, blocks_per_multiprocessor, packed: staged }
+        Self { splits, clusters, columns, blocks_per_multiprocessor, packed: staged }
     }
 }
 
@@ -158,12 +151,8 @@ pub fn parse_sample(line: &str) -> Result<Sample, String> {
     let gemm = gemm.stored_as(output).scaled(1.0, line.beta).then(epilogue);
     gemm.validate().map_err(|error| error.to_string())?;
     let ConfigurationLine { kernel, division } = line.configuration;
-    let DivisionLine { splits, clusters, multicast, columns, blocks_per_multiprocessor, packed } =
-        division;
+    let DivisionLine { splits, clusters, columns, blocks_per_multiprocessor, packed } = division;
     let kernel = find_kernel(&kernel).map_err(|error| error.to_string())?;
-    if !(1..=8).contains(&multicast) || !multicast.is_power_of_two() {
-        return Err("`multicast` must be 1, 2, 4 or 8".to_owned());
-    }
     if splits == 0 || clusters == Some(0) || blocks_per_multiprocessor == Some(0) {
         return Err("a count is 0".to_owned());
     }
@@ -174,7 +163,6 @@ pub fn parse_sample(line: &str) -> Result<Sample, String> {
     let configuration = Configuration {
         splits,
         clusters,
-        multicast,
         columns,
         blocks_per_multiprocessor,
         staged: packed,

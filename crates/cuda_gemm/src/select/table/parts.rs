@@ -208,12 +208,12 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-fn one<T: From<u8>>() -> T {
-    T::from(1)
+fn one() -> usize {
+    1
 }
 
-fn is_one<T: From<u8> + PartialEq>(count: &T) -> bool {
-    *count == one()
+fn is_one(count: &usize) -> bool {
+    *count == 1
 }
 
 /// A configuration and its time.
@@ -228,9 +228,6 @@ pub struct Timed {
     /// See [`Configuration::clusters`].
     #[serde(default, skip_serializing_if = "is_default")]
     pub clusters: Option<u32>,
-    /// See [`Configuration::multicast`].
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub multicast: u32,
     /// See [`Configuration::columns`].
     #[serde(default, skip_serializing_if = "is_default")]
     pub columns: Option<u32>,
@@ -343,39 +340,16 @@ impl fmt::Debug for Timed {
 impl Timed {
     /// A configuration and its time, in nanoseconds.
     pub fn new(configuration: Configuration, ns: f64) -> Self {
-        let Configuration {
-            kernel,
-            splits,
-            clusters,
-            multicast,
-            columns,
-            blocks_per_multiprocessor,
-            staged,
-        } = configuration;
-        Self { kernel, splits, clusters, multicast, columns, blocks_per_multiprocessor, staged, ns }
+        let Configuration { kernel, splits, clusters, columns, blocks_per_multiprocessor, staged } =
+            configuration;
+        Self { kernel, splits, clusters, columns, blocks_per_multiprocessor, staged, ns }
     }
 
     /// The configuration without its time.
     pub fn configuration(&self) -> Configuration {
-        let Self {
-            kernel,
-            splits,
-            clusters,
-            multicast,
-            columns,
-            blocks_per_multiprocessor,
-            staged,
-            ns: _,
-        } = *self;
-        Configuration {
-            kernel,
-            splits,
-            clusters,
-            multicast,
-            columns,
-            blocks_per_multiprocessor,
-            staged,
-        }
+        let Self { kernel, splits, clusters, columns, blocks_per_multiprocessor, staged, ns: _ } =
+            *self;
+        Configuration { kernel, splits, clusters, columns, blocks_per_multiprocessor, staged }
     }
 }
 
