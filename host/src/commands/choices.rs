@@ -4,11 +4,11 @@ use host::kernels::{TENSOR_CORE, TF32};
 use host::select::{Basis, Prediction};
 use host::{Auto, Compute, Configuration, Gemm, Shape, Table, select};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::explain::args::ExplainArgs;
 use super::outcome::Outcome;
 use super::tables;
-use super::tune::lines::{ConfigurationLine, DivisionLine};
 use crate::error::Error;
 use crate::io::device;
 use crate::io::stdio::print;
@@ -39,7 +39,7 @@ struct Chosen<'a> {
     compute: &'static str,
     chosen: &'static str,
     #[serde(flatten)]
-    division: DivisionLine,
+    division: Value,
     /// Operands that are copied first, by choice or because the kernel cannot read them.
     copies: Vec<Copied>,
     /// Whether rows of packed matrices are misaligned.
@@ -80,7 +80,7 @@ impl<'a> Chosen<'a> {
             group_count: gemm.is_grouped().then_some(gemm.batch),
             compute: compute.name(),
             chosen: choice.kernel.name(),
-            division: choice.into(),
+            division: division(choice),
             copies: copies.collect(),
             has_odd_rows: compute.is_16_bits() && !(rows_a && rows_b),
             measured: auto.measured_choice(gemm).map(|found| found.source.to_string()),
@@ -89,20 +89,25 @@ impl<'a> Chosen<'a> {
     }
 }
 
+/// The choice without its kernel, whose name is `chosen`.
+fn division(choice: &Configuration) -> Value {
+    let mut division = serde_json::to_value(choice).expect("plain data");
+    division.as_object_mut().expect("a struct").remove("kernel");
+    division
+}
+
 #[derive(Serialize)]
 struct CandidateLine {
     #[serde(flatten)]
-    line: ConfigurationLine,
+    configuration: Configuration,
     predicted_ms: f64,
     /// Whether memory is the limit.
     memory_bound: bool,
-    #[serde(skip)]
-    configuration: Configuration,
 }
 
 impl From<Prediction> for CandidateLine {
     fn from(Prediction { configuration, ns, memory_bound }: Prediction) -> Self {
-        Self { line: (&configuration).into(), predicted_ms: 1e-6 * ns, memory_bound, configuration }
+        Self { configuration, predicted_ms: 1e-6 * ns, memory_bound }
     }
 }
 

@@ -3,9 +3,11 @@
 use std::fmt;
 
 use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Target, Tile};
+use serde::{Deserialize, Serialize};
 
 use super::clusters::{most_splits, possible_columns};
 use super::form::KernelForm;
+use super::names::by_name;
 use crate::problem::{Compute, Gemm};
 
 /// A kernel, and the division of a product among its blocks.
@@ -18,9 +20,10 @@ use crate::problem::{Compute, Gemm};
 /// assert_eq!(configuration.to_string(), "tile_64x64 in 3 splits, staged");
 /// # Ok::<(), cuda_gemm::Error>(())
 /// ```
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct Configuration {
     /// The kernel.
+    #[serde(with = "by_name")]
     pub kernel: &'static KernelDescriptor,
     /// Parts of K, each summed by a block of its own; 1 if K is not split.
     pub splits: u32,
@@ -39,6 +42,7 @@ pub struct Configuration {
     /// The only such number is 1, which gives a block more stages.
     pub blocks_per_multiprocessor: Option<u32>,
     /// Whether misaligned A and B are copied first, for a kernel with [`KernelAbi::SplitK`].
+    #[serde(default, rename = "packed")]
     pub staged: bool,
 }
 

@@ -39,6 +39,7 @@ pub use kernel::Kernel;
 pub(crate) use kernel::has_hopper;
 pub use launches::LaunchPlan;
 pub(crate) use launches::MAX_SPLITS;
+pub(crate) use names::by_name;
 pub use names::{find_kernel, nearest_names};
 pub use panel::{Launch, Workspace};
 pub(crate) use planned::Core;

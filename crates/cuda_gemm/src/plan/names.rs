@@ -42,6 +42,29 @@ pub fn nearest_names<'a>(name: &str, known: &[&'a str]) -> Vec<&'a str> {
     nearest.into_iter().take(3).map(|(_, known)| known).collect()
 }
 
+/// A kernel in a file: its name.
+pub(crate) mod by_name {
+    use kernels_gpu::abi::KernelDescriptor;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::find_kernel;
+
+    pub(crate) fn serialize<S: Serializer>(
+        kernel: &&'static KernelDescriptor,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(kernel.name())
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<&'static KernelDescriptor, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        find_kernel(&name).map_err(D::Error::custom)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -41,7 +41,8 @@ impl Table {
             (!is(&device.ptx_sha256)).then_some(Change { entry_point, sha256, is_accepted })
         };
         let products = self.products().iter();
-        let named: HashSet<_> = products.map(|product| product.best.kernel.name()).collect();
+        let named: HashSet<_> =
+            products.map(|product| product.best.configuration.kernel.name()).collect();
         let costed: HashSet<_> = self.kernels().iter().map(|costs| costs.kernel.name()).collect();
         let others = kernels_gpu::kernels()
             .filter(|kernel| named.contains(kernel.name()) && !costed.contains(kernel.name()));

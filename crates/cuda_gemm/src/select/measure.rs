@@ -159,7 +159,7 @@ impl Auto {
             let one = self.measure_one(stream, gemm, candidates)?;
             let one = one.or_else(|reason| self.skipped(gemm, reason))?;
             match one.fastest() {
-                Some(best) => records.push(MeasuredProduct::new(gemm, best.clone())),
+                Some(best) => records.push(MeasuredProduct::new(gemm, *best)),
                 // No earlier record survives: its kernel may be the wrong one.
                 None if !one.dropped.is_empty() => {
                     doubtful.push(MeasuredProduct::new(gemm, Timed::new(one.choice, 1.0)));
@@ -202,7 +202,7 @@ impl Auto {
         };
         let (gemm, choice) = (*gemm, choices[0]);
         let mut measured = Measurement { gemm, choice, timed, dropped, skipped: None };
-        measured.choice = measured.fastest().map_or(choice, Timed::configuration);
+        measured.choice = measured.fastest().map_or(choice, |timed| timed.configuration);
         Ok(Ok(measured))
     }
 

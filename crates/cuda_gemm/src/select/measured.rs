@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockW
 
 use super::product_file::ProductFile;
 use super::product_key::ProductKey;
-use super::table::MeasuredProduct;
+use super::table::{MeasuredProduct, Timed};
 use crate::device::Device;
 use crate::error::Error;
 use crate::plan::Configuration;
@@ -65,15 +65,9 @@ struct State {
     is_read: bool,
     /// The file in use. After a problem there is none.
     file: Option<ProductFile>,
-    known: HashMap<ProductKey, Known>,
+    known: HashMap<ProductKey, Timed>,
     /// A problem of the file, not reported yet.
     problem: Option<Error>,
-}
-
-#[derive(Clone, Copy)]
-struct Known {
-    configuration: Configuration,
-    ns: f64,
 }
 
 impl State {
@@ -93,9 +87,8 @@ impl State {
 
     fn insert(&mut self, products: &[MeasuredProduct]) {
         for product in products {
-            let (configuration, ns) = (product.best.configuration(), product.best.ns);
             if let Some(key) = product.key() {
-                self.known.insert(key, Known { configuration, ns });
+                self.known.insert(key, product.best);
             }
         }
     }
@@ -128,7 +121,7 @@ impl Store {
             self.refresh(device);
             state = self.read();
         }
-        let Known { configuration, ns } = *state.known.get(key)?;
+        let Timed { configuration, ns } = *state.known.get(key)?;
         let path = state.file.as_ref().map(|file| file.path().to_owned());
         let source = path.map_or(Source::Process, Source::File);
         Some(MeasuredChoice { configuration, ns, source })

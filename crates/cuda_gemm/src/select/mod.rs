@@ -50,6 +50,7 @@ use crate::problem::{Compute, Gemm};
 
 use measured::Store;
 use product_key::ProductKey;
+use table::Timed;
 
 pub use candidates::Asked;
 pub use changes::Change;
@@ -117,8 +118,8 @@ pub struct Auto {
     model: Model,
     /// Whether measured products come before the model.
     by_measurements: bool,
-    /// The table's measured products: their fastest configurations, and nanoseconds.
-    products: HashMap<ProductKey, (Configuration, f64)>,
+    /// The table's measured products: their fastest configurations.
+    products: HashMap<ProductKey, Timed>,
 }
 
 impl Device {
@@ -150,9 +151,7 @@ impl Device {
             true => (Model::new(table), Basis::Measured(on), table.products()),
             false => (Model::new(&scale::scaled(table, info)?), Basis::Scaled(on), &[][..]),
         };
-        let products = products
-            .iter()
-            .filter_map(|at| Some((at.key()?, (at.best.configuration(), at.best.ns))));
+        let products = products.iter().filter_map(|at| Some((at.key()?, at.best)));
         let (device, products) = (self.clone(), products.collect());
         Ok(Auto { device, basis, model, by_measurements: true, products })
     }
@@ -298,7 +297,7 @@ impl Auto {
         let of_device = || Store::of(&self.device).find(&self.device, &key);
         let of_device = self.by_measurements.then(of_device).flatten();
         of_device.filter(suits).or_else(|| {
-            let (configuration, ns) = *self.products.get(&key)?;
+            let Timed { configuration, ns } = *self.products.get(&key)?;
             Some(MeasuredChoice { configuration, ns, source: Source::Table }).filter(suits)
         })
     }

@@ -80,7 +80,8 @@ impl Entry {
         Self {
             multiprocessors: info.limits.multiprocessors,
             driver_version: driver_version.clone(),
-            ptx_sha256: digests::of_kernel(info.capability, product.best.kernel).collect(),
+            ptx_sha256: digests::of_kernel(info.capability, product.best.configuration.kernel)
+                .collect(),
             product,
         }
     }
@@ -376,7 +377,10 @@ mod tests {
 
     fn kernels(file: &ProductFile, device: &Device) -> Vec<String> {
         let products = file.products(device).unwrap();
-        products.iter().map(|one| format!("{one} {}", one.best.kernel.name())).collect()
+        products
+            .iter()
+            .map(|one| format!("{one} {}", one.best.configuration.kernel.name()))
+            .collect()
     }
 
     #[test]

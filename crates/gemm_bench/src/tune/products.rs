@@ -137,9 +137,9 @@ mod tests {
         assert!(tuned.measured_loss >= 1.0);
         for (result, gemm) in tuned.results.iter().zip(products) {
             assert_eq!((result.gemm, result.skipped), (gemm, None));
-            assert_eq!(result.fastest().unwrap().configuration(), result.choice);
+            assert_eq!(result.fastest().unwrap().configuration, result.choice);
             let predicted = auto.candidates(&gemm, 1)[0].configuration;
-            assert_eq!(result.timed[0].configuration(), predicted);
+            assert_eq!(result.timed[0].configuration, predicted);
             assert!(result.timed.len() > 3);
         }
         // Only the model alone measures known products again.

@@ -5,9 +5,7 @@ use std::borrow::Cow;
 use host::select::Measurement;
 use host::select::table::Timed;
 use host::tune::{Class, Run, Sample, Summary, Validated, Validation};
-use host::{
-    Activation, Auto, Axis, Compute, Configuration, Element, Epilogue, Gemm, Shape, find_kernel,
-};
+use host::{Activation, Auto, Axis, Compute, Configuration, Element, Epilogue, Gemm, Shape};
 use serde::{Deserialize, Serialize};
 
 use crate::report::json;
@@ -40,47 +38,10 @@ struct MeasuredLine {
     runs: Vec<RunLine>,
 }
 
-/// A configuration in a line of JSON.
-#[derive(Serialize, Deserialize)]
-pub struct ConfigurationLine {
-    kernel: Cow<'static, str>,
-    #[serde(flatten)]
-    division: DivisionLine,
-}
-
-/// The division of a product in a line of JSON.
-#[derive(Serialize, Deserialize)]
-pub struct DivisionLine {
-    splits: u32,
-    /// Clusters that share the steps along K of all tiles; null for one per tile.
-    clusters: Option<u32>,
-    /// Columns of a tile, if fewer than the kernel's.
-    #[serde(default)]
-    columns: Option<u32>,
-    /// Blocks that share a multiprocessor, if fewer than fit.
-    blocks_per_multiprocessor: Option<u32>,
-    /// Whether A and B are copied first, by choice.
-    packed: bool,
-}
-
-impl From<&Configuration> for ConfigurationLine {
-    fn from(configuration: &Configuration) -> Self {
-        Self { kernel: configuration.kernel.name().into(), division: configuration.into() }
-    }
-}
-
-impl From<&Configuration> for DivisionLine {
-    fn from(configuration: &Configuration) -> Self {
-        let Configuration { splits, clusters, columns, staged, .. } = *configuration;
-        let blocks_per_multiprocessor = configuration.blocks_per_multiprocessor;
-        Self { splits, clusters, columns, blocks_per_multiprocessor, packed: staged }
-    }
-}
-
 #[derive(Serialize)]
 struct RunLine {
     #[serde(flatten)]
-    configuration: ConfigurationLine,
+    configuration: Configuration,
     predicted_ns: Option<f64>,
     ns: f64,
     /// Null if this run was not compared with the product in f64.
@@ -90,7 +51,7 @@ struct RunLine {
 impl RunLine {
     fn new(run: &Run) -> Self {
         Self {
-            configuration: ConfigurationLine::from(&run.configuration),
+            configuration: run.configuration,
             predicted_ns: Some(run.predicted_ns),
             ns: run.ns,
             rms_error: run.rms_error,
@@ -109,7 +70,7 @@ struct SampleLine {
     activation: bool,
     residual: bool,
     #[serde(flatten)]
-    configuration: ConfigurationLine,
+    configuration: Configuration,
     ns: f64,
     weight: f64,
 }
@@ -124,7 +85,7 @@ pub fn sample(sample: &Sample) -> String {
         bias: gemm.epilogue.bias.is_some(),
         activation: gemm.epilogue.activation.is_some(),
         residual: gemm.epilogue.residual,
-        configuration: ConfigurationLine::from(configuration),
+        configuration: *configuration,
         ns: *ns,
         weight: *weight,
     })
@@ -150,9 +111,8 @@ pub fn parse_sample(line: &str) -> Result<Sample, String> {
     let gemm = Shape { m, n, k, trans_a, trans_b, batch }.gemm().computed_in(compute);
     let gemm = gemm.stored_as(output).scaled(1.0, line.beta).then(epilogue);
     gemm.validate().map_err(|error| error.to_string())?;
-    let ConfigurationLine { kernel, division } = line.configuration;
-    let DivisionLine { splits, clusters, columns, blocks_per_multiprocessor, packed } = division;
-    let kernel = find_kernel(&kernel).map_err(|error| error.to_string())?;
+    let configuration = line.configuration;
+    let Configuration { splits, clusters, blocks_per_multiprocessor, .. } = configuration;
     if splits == 0 || clusters == Some(0) || blocks_per_multiprocessor == Some(0) {
         return Err("a count is 0".to_owned());
     }
@@ -160,26 +120,18 @@ pub fn parse_sample(line: &str) -> Result<Sample, String> {
     if !is_positive(line.ns) || !is_positive(line.weight) {
         return Err("`ns` and `weight` must be positive".to_owned());
     }
-    let configuration = Configuration {
-        splits,
-        clusters,
-        columns,
-        blocks_per_multiprocessor,
-        staged: packed,
-        ..Configuration::new(kernel)
-    };
     Ok(Sample { gemm, configuration, ns: line.ns, weight: line.weight })
 }
 
 /// The line of a measured product. `auto` predicts its times.
 pub fn measured(auto: &Auto, measured: &Measurement) -> String {
     let run = |timed: &Timed| {
-        let configuration = timed.configuration();
+        let Timed { configuration, ns } = *timed;
         let predicted = auto.model().time(&measured.gemm, &configuration);
         RunLine {
-            configuration: ConfigurationLine::from(&configuration),
+            configuration,
             predicted_ns: predicted.map(|predicted| predicted.ns),
-            ns: timed.ns,
+            ns,
             rms_error: None,
         }
     };

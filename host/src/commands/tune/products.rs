@@ -124,7 +124,7 @@ fn expect_trial(args: &TuneArgs, device: &Device) -> Result<(), Error> {
 fn product_line(auto: &Auto, measured: &Measurement, fastest: &Timed) -> String {
     let Measurement { gemm, timed, .. } = measured;
     let ms = |ns: f64| milliseconds(1e-6 * ns);
-    let chosen = timed[0].configuration();
+    let chosen = timed[0].configuration;
     let predicted = auto.model().time(gemm, &chosen).map_or(0.0, |prediction| prediction.ns);
     format!(
         "{:<7}{:<20}{:>11} predicted, {:>11} measured, {chosen}; fastest {:>11}, {:.3}x, {}\n",
@@ -134,7 +134,7 @@ fn product_line(auto: &Auto, measured: &Measurement, fastest: &Timed) -> String 
         ms(timed[0].ns),
         ms(fastest.ns),
         timed[0].ns / fastest.ns,
-        fastest.configuration(),
+        fastest.configuration,
     )
 }
 

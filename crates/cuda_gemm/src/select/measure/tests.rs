@@ -79,7 +79,7 @@ fn a_product_is_measured_once_and_computed_right() {
     let reads_c = layer().scaled(1.0, 1.0);
     let again = &auto.measure(&[reads_c], 3).unwrap()[0];
     assert!(again.skipped == Some(Skipped::Known) && again.timed.is_empty());
-    assert_eq!(again.choice, product.best.configuration());
+    assert_eq!(again.choice, product.best.configuration);
     let source = auto.measured_choice(&reads_c).unwrap().source;
     assert_eq!(source, Source::File(file(folder.path()).path().to_owned()));
 

@@ -6,13 +6,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use gemm_matrix::Element;
 use kernels_gpu::abi::KernelDescriptor;
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::device::Environment;
 use crate::device::{Device, Peak};
 use crate::error::Error;
-use crate::plan::{Configuration, find_kernel};
+use crate::plan::{Configuration, by_name};
 use crate::problem::{Compute, Gemm};
 use crate::select::digests;
 use crate::select::product_key::{ProductKey, Stored, as_launched, dense};
@@ -64,7 +63,7 @@ pub struct Measured {
 #[serde(deny_unknown_fields)]
 pub struct Costs {
     /// The kernel.
-    #[serde(serialize_with = "name", deserialize_with = "by_name")]
+    #[serde(with = "by_name")]
     pub kernel: &'static KernelDescriptor,
     /// The first entry point.
     pub aligned: EntryCosts,
@@ -217,27 +216,13 @@ fn is_one(count: &usize) -> bool {
 }
 
 /// A configuration and its time.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Timed {
-    /// The kernel.
-    #[serde(serialize_with = "name", deserialize_with = "by_name")]
-    pub kernel: &'static KernelDescriptor,
-    /// Parts of K, each for blocks of their own.
-    pub splits: u32,
-    /// See [`Configuration::clusters`].
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub clusters: Option<u32>,
-    /// See [`Configuration::columns`].
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub columns: Option<u32>,
-    /// See [`Configuration::blocks_per_multiprocessor`].
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub blocks_per_multiprocessor: Option<u32>,
-    /// Whether A and B are copied first.
-    #[serde(default, rename = "packed")]
-    pub staged: bool,
-    /// The time.
+    /// The configuration.
+    #[serde(flatten)]
+    pub configuration: Configuration,
+    /// The time, in nanoseconds.
     pub ns: f64,
 }
 
@@ -333,23 +318,14 @@ impl fmt::Display for MeasuredProduct {
 
 impl fmt::Debug for Timed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` in {} ns", self.configuration(), self.ns)
+        write!(f, "`{}` in {} ns", self.configuration, self.ns)
     }
 }
 
 impl Timed {
     /// A configuration and its time, in nanoseconds.
     pub fn new(configuration: Configuration, ns: f64) -> Self {
-        let Configuration { kernel, splits, clusters, columns, blocks_per_multiprocessor, staged } =
-            configuration;
-        Self { kernel, splits, clusters, columns, blocks_per_multiprocessor, staged, ns }
-    }
-
-    /// The configuration without its time.
-    pub fn configuration(&self) -> Configuration {
-        let Self { kernel, splits, clusters, columns, blocks_per_multiprocessor, staged, ns: _ } =
-            *self;
-        Configuration { kernel, splits, clusters, columns, blocks_per_multiprocessor, staged }
+        Self { configuration, ns }
     }
 }
 
@@ -360,18 +336,4 @@ enum ElementName {
     F32,
     Bf16,
     F16,
-}
-
-fn name<S: Serializer>(
-    descriptor: &&'static KernelDescriptor,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(descriptor.name())
-}
-
-fn by_name<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<&'static KernelDescriptor, D::Error> {
-    let name = String::deserialize(deserializer)?;
-    find_kernel(&name).map_err(D::Error::custom)
 }

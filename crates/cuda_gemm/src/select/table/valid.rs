@@ -6,6 +6,7 @@ use std::fmt;
 use kernels_gpu::abi::{Arithmetic, Target};
 
 use super::parts::{Costs, DeviceCosts, EntryCosts, Measured, MeasuredProduct, Parts, Timed};
+use crate::plan::Configuration;
 
 /// The most resident blocks per multiprocessor, on any device.
 const MAX_RESIDENT: u32 = 32;
@@ -115,7 +116,8 @@ pub(in crate::select) fn check_product(
     if !product.compute.is_16_bits() && (product.reads_c || product.has_epilogue) {
         return Err("`reads_c` and `has_epilogue` are of products in 16 bits".to_owned());
     }
-    let Timed { splits, clusters, blocks_per_multiprocessor, ns, .. } = *best;
+    let Timed { configuration, ns } = *best;
+    let Configuration { splits, clusters, blocks_per_multiprocessor, .. } = configuration;
     at_least_1("best.splits", splits)?;
     for (what, count) in
         [("clusters", clusters), ("blocks_per_multiprocessor", blocks_per_multiprocessor)]
@@ -123,7 +125,7 @@ pub(in crate::select) fn check_product(
         at_least_1(format_args!("best.{what}"), count.unwrap_or(1))?;
     }
     positive("best.ns", ns)?;
-    let possible = best.configuration().expect_possible(&gemm, capability);
+    let possible = configuration.expect_possible(&gemm, capability);
     possible.map_err(|reason| format!("`best`: {reason}"))
 }
 
@@ -134,7 +136,7 @@ fn check_digests(
     device: &Measured,
     kernels: &HashSet<&str>,
 ) -> Result<(), String> {
-    let kernel = product.best.kernel;
+    let kernel = product.best.configuration.kernel;
     let is_for_tensor_cores = kernel.arithmetic() != Arithmetic::Fma;
     let kernel = kernel.name();
     if !is_for_tensor_cores && !kernels.contains(kernel) {

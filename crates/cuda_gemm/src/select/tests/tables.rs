@@ -35,7 +35,7 @@ fn a_table_reads_back_what_it_wrote() {
     let table = table();
     let again = Table::parse(&table.to_json(), "again").unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(again.to_json(), table.to_json());
-    assert_eq!(again.products()[0].best.configuration(), table.products()[0].best.configuration());
+    assert_eq!(again.products()[0].best.configuration, table.products()[0].best.configuration);
 }
 
 #[test]
@@ -53,12 +53,13 @@ fn a_bad_table_says_which_line_or_entry() {
         ("\"tile_64x64\"", "\"tile_64x46\"", 0, "the nearest are `tile_64x64`"),
         ("\"copy_gbytes\"", "\"copy_gb\"", 0, "unknown field `copy_gb`"),
         ("\"block_ns\": 1000.0,", "", 1, "missing field `block_ns`"),
+        ("\"splits\": 3", "\"splits\": 3, \"parts\": 2", 1, "unknown field `parts`"),
         ("\"step_ns\": 1000.0", "\"step_ns\": null", 0, "null"),
         ("\"ptx_sha256\": {}", "\"ptx_sha256\": \"of all\"", 0, "expected a map"),
     ] {
         let (place, reason) = parse(from, to);
         assert!(reason.contains(says), "{to}: {reason}");
-        // A missing field is noticed at the end of its object.
+        // A missing field is noticed at the end of its object, and so is any of `best`.
         if line == 0 {
             assert_eq!(place, format!("bad.json:{}", line_of(from)), "{to}");
         }
@@ -158,7 +159,7 @@ fn no_table_is_made_that_is_not_checked() {
     let neither = "`async_copy` takes neither splits nor copies";
     for (alter, says) in [
         (|at| at.n = 1 << 32, "n is 4294967296"),
-        (|at| at.best.splits = 0, "`best.splits` is 0"),
+        (|at| at.best.configuration.splits = 0, "`best.splits` is 0"),
         (|at| at.best.ns = 0.0, "`best.ns` is 0"),
         (|at| at.best.ns = f64::NAN, "`best.ns` is NaN"),
         (|at| at.best = timed("async_copy", 3, false), neither),
