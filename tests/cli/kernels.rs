@@ -170,7 +170,7 @@ fn splits_are_for_kernels_that_split_k() {
     for (asked, says) in [
         ("5", "\nclusters: 5\n"),
         ("1000", "\nclusters: 14 (1000 were asked for)\n"),
-        ("2", "\nclusters: one for each tile (2 were asked for)\n"),
+        ("2", "\nclusters: none share tiles (2 were asked for)\n"),
     ] {
         let kernel =
             ["--device", "soft-sm90", "--kernel", "wgmma_split_64x16", "--compute", "bf16"];
@@ -185,14 +185,16 @@ fn splits_are_for_kernels_that_split_k() {
     // Of 30 columns, in panels or rounded up to 32.
     let narrow = json(&half("wgmma_split_128x256", &["--trans-b", "--columns", "30"]));
     assert_eq!((&narrow["status"], &narrow["columns"]), (&"PASS".into(), &32.into()), "{narrow}");
-    for kernel in ["wgmma_persistent", "wgmma_split_128x128", "auto"] {
+    for kernel in ["wgmma_persistent", "wgmma_split_64x64_align1", "auto"] {
         let ran = half(kernel, &["--columns", "32"]);
         assert_eq!(ran.code, Some(2));
         assert!(ran.stderr.contains("such as wgmma_split_128x256"), "{}", ran.stderr);
     }
     for kernel in ["wgmma_persistent", "auto", "all"] {
-        for option in ["--clusters", "--blocks-per-multiprocessor"] {
-            let ran = half(kernel, &[option, "3"]);
+        for [option, value] in
+            [["--clusters", "3"], ["--blocks-per-multiprocessor", "3"], ["--transposes-c", "true"]]
+        {
+            let ran = half(kernel, &[option, value]);
             assert_eq!(ran.code, Some(2));
             assert!(ran.stderr.contains("name one of wgmma_split"), "{}", ran.stderr);
         }

@@ -496,7 +496,7 @@ fn narrow_tiles() {
                 _ => (Gemm::new(2 * width, 2 * long - 3, k), 3, Some(3)),
             };
             let gemm = gemm.transposed(at % 3 == 0, true).computed_in(compute);
-            let plan = kernel.plan(gemm).splits(splits).columns(columns);
+            let plan = kernel.plan(gemm).splits(splits).columns(columns).transposes_c(at % 2 == 0);
             let plan = match clusters {
                 Some(clusters) => plan.any_alignment().clusters(clusters),
                 None => plan.any_alignment(),
@@ -508,6 +508,16 @@ fn narrow_tiles() {
             let is_in_panels = possible.is_none_or(|cols| cols.is_multiple_of(64));
             assert!(is_as_asked || gemm.trans_a && is_in_panels, "{possible:?}: {gemm:?}");
             expect_right(device, plan, splits.into());
+        }
+        // More tiles than blocks run at once: a block has up to four.
+        for (k, beta) in [(70, 0.0), (0, 0.5)] {
+            let many = Gemm::new(10 * long, 45 * 16 - 8, k).transposed(false, true);
+            let many = many.scaled(1.0, beta).stored_as(half).computed_in(compute);
+            let plan = kernel.plan(many).columns(16).transposes_c(false).any_alignment();
+            let plan = plan.blocks_per_multiprocessor(1).prepare().unwrap();
+            let blocks = plan.launch_plan().block_count();
+            assert!(!device.is_soft() || blocks == 132, "{}: {blocks}", descriptor.name());
+            expect_right(device, plan, 1);
         }
     });
 }

@@ -181,7 +181,7 @@ struct Key {
     output: Option<String>,
     margins: Option<String>,
     /// Splits, clusters, columns, blocks per multiprocessor and staging, unless `auto` chose them.
-    options: Option<([Option<u32>; 4], bool)>,
+    options: Option<([Option<u32>; 4], Option<bool>, bool)>,
 }
 
 impl Key {
@@ -201,6 +201,7 @@ impl Key {
             margins: row.bench.margins.clone(),
             options: (!is_chosen).then_some((
                 [row.splits, row.clusters, row.columns, row.blocks_per_multiprocessor],
+                row.transposes_c,
                 row.packed,
             )),
         }

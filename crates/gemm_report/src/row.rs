@@ -158,10 +158,12 @@ pub struct Row {
     pub chosen: Option<String>,
     /// Blocks that share each tile of C, for a kernel that can split K.
     pub splits: Option<u32>,
-    /// Clusters that share the steps along K of all tiles, if there is not one for each tile.
+    /// Clusters that share the steps along K of all tiles, if they do.
     pub clusters: Option<u32>,
     /// Columns of a tile, if fewer than the kernel's.
     pub columns: Option<u32>,
+    /// Whether C was stored as the transpose of the result, if that is not the way with fewer tiles.
+    pub transposes_c: Option<bool>,
     /// Resident blocks per multiprocessor, if they were limited.
     pub blocks_per_multiprocessor: Option<u32>,
     /// Whether A and B were copied first, by choice.

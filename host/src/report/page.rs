@@ -153,12 +153,17 @@ fn page(record: &Record<'_>) -> String {
         (Some(_), ..) | (None, None, None) => String::new(),
         (None, Some(clusters), asked) => count("clusters: ", clusters, asked),
         (None, None, Some(asked)) => {
-            format!("clusters: one for each tile ({asked} were asked for)\n")
+            format!("clusters: none share tiles ({asked} were asked for)\n")
         }
     };
     let cols = match (title.chosen, title.columns) {
         (None, Some(cols)) => format!("tiles:   of {cols} columns\n"),
         _ => String::new(),
+    };
+    let form = match (title.chosen, title.transposes_c) {
+        (None, Some(true)) => "form:    the transpose of C\n",
+        (None, Some(false)) => "form:    C, not its transpose\n",
+        _ => "",
     };
     let interval = samples.interval().map(|(low, high)| {
         format!("; 95 % interval of the median: {} to {}", milliseconds(low), milliseconds(high))
@@ -171,7 +176,7 @@ fn page(record: &Record<'_>) -> String {
         }
     };
     format!(
-        "{}{table}\n{how}{clusters}{cols}samples: {}{launches}{range}{}\n{}{}{}check:   {}\n{}",
+        "{}{table}\n{how}{clusters}{cols}{form}samples: {}{launches}{range}{}\n{}{}{}check:   {}\n{}",
         product(setting),
         samples.ms.len(),
         interval.unwrap_or_default(),

@@ -70,6 +70,7 @@ pub fn row(Compared { row, limit, .. }: &Compared) -> String {
         splits: row.splits,
         clusters: row.clusters,
         columns: row.columns,
+        transposes_c: row.transposes_c,
         blocks_per_multiprocessor: row.blocks_per_multiprocessor,
         staged: row.packed,
         ..Title::default()

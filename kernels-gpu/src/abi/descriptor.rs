@@ -298,21 +298,19 @@ pub enum KernelAbi {
     /// A cluster has `s` blocks along x, with a part of K each: at least one, and at most the steps
     /// of BK along K and [`MAX_CLUSTER_SIZE`](crate::abi::tensor_core::MAX_CLUSTER_SIZE).
     ///
-    /// There is one cluster per tile of all products, or another number (*stream-K*). In the second
-    /// case the clusters share the steps of all tiles equally, or each tile's steps if their number
-    /// is a multiple of the tiles. The tiles have `g` groups of `s` whole steps: there are at most
-    /// `g` clusters, and `g` is less than 2^31.
-    ///
-    /// `partials` and `counters` are used only if the numbers of clusters and tiles differ.
-    /// `partials` has two f32 tiles per cluster, aligned to 16 bytes, of
-    /// [`stored_columns`](crate::abi::tensor_core::stored_columns). `counters` has one counter for
-    /// each warp with sums of each block, which is zero before and after the launch.
+    /// If `partials` is null, each cluster takes whole tiles, one after another, and there are no
+    /// more clusters than tiles. Otherwise there is *stream-K*: the clusters share the steps of all
+    /// tiles equally, or each tile's steps if there are `n` clusters for each tile. The tiles
+    /// have `g` groups of `s` whole steps: there are at most `g` clusters, and `g` is less than
+    /// 2^31. `partials` has two f32 tiles per cluster, aligned to 16 bytes. `counters` has one
+    /// counter for each warp with sums of each block, which is zero before and after the launch.
     ///
     /// `a`, `lda` and `stride_a` are A and its stride in a batch, for a kernel that [reads A
     /// anywhere](KernelDescriptor::reads). A's map is then not used.
     ///
     /// Boxes of A that is not transposed have the rows of an
-    /// [`even_part`](crate::abi::tensor_core::even_part) of 64.
+    /// [`even_part`](crate::abi::tensor_core::even_part) of 64. Boxes of a transposed B have the rows
+    /// of an even part of the tile's columns. Boxes of any other A or B have BK rows.
     WgmmaClusters,
     /// Addresses of A and B in 16 bits:
     ///

@@ -57,20 +57,6 @@ pub const fn even_part(all: u32, most: u32) -> u32 {
     }
 }
 
-/// The columns of a tile, if `together` blocks copy equal parts of its transposed B.
-///
-/// As few tiles as possible of at most `most` columns, a multiple of eight, make up `all`.
-#[inline(always)]
-pub const fn shared_part(all: u32, most: u32, together: u32) -> u32 {
-    even_part(all, most).next_multiple_of(together)
-}
-
-/// The columns in which a tile's sums are stored: those of whole warps, unless there are few.
-#[inline(always)]
-pub const fn stored_columns(cols: u32) -> u32 {
-    if cols > 16 { cols.next_multiple_of(32) } else { cols }
-}
-
 /// The terms of the parameter `options`.
 pub mod options {
     /// All products of a batch share A, whose map has one product.
@@ -88,17 +74,6 @@ pub mod options {
     ///
     /// Only for a kernel with [`KernelAbi::MmaPointers`](crate::abi::KernelAbi::MmaPointers).
     pub const POINTERS_C: u32 = 1 << 7;
-
-    /// Where the number of blocks that share copies of B begins: see [`multicast`].
-    const MULTICAST_AT: u32 = 4;
-
-    /// The option for `blocks` neighbours of a cluster, a power of two up to 8, whose tiles lie below
-    /// each other: each copies a part of their B to all of them.
-    ///
-    /// Only for a kernel with [`KernelAbi::WgmmaClusters`](crate::abi::KernelAbi::WgmmaClusters).
-    pub const fn multicast(blocks: u32) -> u32 {
-        (blocks - 1) << MULTICAST_AT
-    }
 
     /// Where the columns of a tile begin: see [`columns`].
     const COLUMNS_AT: u32 = 8;
@@ -134,12 +109,6 @@ pub mod options {
     #[inline(always)]
     pub const fn tile_stages(options: u32) -> u32 {
         (options >> STAGES_AT) % 32
-    }
-
-    /// The number of blocks of [`multicast`].
-    #[inline(always)]
-    pub const fn multicast_blocks(options: u32) -> u32 {
-        (options >> MULTICAST_AT) % 8 + 1
     }
 }
 

@@ -112,6 +112,12 @@ impl PlanBuilder {
         self
     }
 
+    /// Whether C is stored as the transpose of the result: see [`Configuration::transposes_c`].
+    pub fn transposes_c(mut self, transposes_c: bool) -> Self {
+        self.configuration.transposes_c = Some(transposes_c);
+        self
+    }
+
     /// Sets the blocks that share a multiprocessor: the most, or one with more stages.
     ///
     /// Any number below the most counts as one. See [`Configuration::blocks_per_multiprocessor`].

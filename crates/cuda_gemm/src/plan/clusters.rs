@@ -1,7 +1,7 @@
 //! Clusters of blocks that share tiles, each block with a part of K.
 
 use kernels_gpu::abi::groups::{GroupTile, most_tiles};
-use kernels_gpu::abi::tensor_core::{MAX_CLUSTER_SIZE, PANEL, even_part, stages, stored_columns};
+use kernels_gpu::abi::tensor_core::{MAX_CLUSTER_SIZE, PANEL, even_part, stages};
 use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Shared, Tile};
 
 use super::configuration::Configuration;
@@ -77,8 +77,7 @@ pub(crate) fn cluster_tiles(gemm: &Gemm, Tile { bm, bn, .. }: Tile) -> u64 {
 
 /// The number of clusters of `splits` blocks that share the steps of all tiles (stream-K).
 ///
-/// The number is the requested one, or the most possible. `None` means that each tile has a
-/// cluster.
+/// The number is the requested one, or the most possible. `None` means that no tile is shared.
 pub(crate) fn stream_k(
     gemm: &Gemm,
     kernel: &KernelDescriptor,
@@ -115,7 +114,7 @@ pub(super) fn workspace(configuration: &Configuration, clusters: u32) -> Workspa
     let Configuration { kernel, splits, .. } = *configuration;
     let (tile, clusters) = (configuration.tile(), u128::from(clusters));
     Workspace {
-        partials: clusters * 2 * u128::from(tile.bm) * u128::from(stored_columns(tile.bn)),
+        partials: clusters * 2 * u128::from(tile.bm) * u128::from(tile.bn),
         counters: clusters * u128::from(splits * kernel.warps_with_sums()),
     }
 }

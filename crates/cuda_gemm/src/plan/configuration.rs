@@ -29,13 +29,19 @@ pub struct Configuration {
     pub splits: u32,
     /// Stream-K: the clusters of `splits` blocks that share the steps along K of all tiles.
     ///
-    /// `None` means one cluster per tile. For a kernel with [`KernelAbi::WgmmaClusters`].
+    /// `None` means that clusters share no tile. A cluster of one block may then take several. For a
+    /// kernel with [`KernelAbi::WgmmaClusters`].
     pub clusters: Option<u32>,
     /// Columns of a tile, if fewer than the kernel's.
     ///
     /// A multiple of 16, or of 64 if the kernel's B does not lie along K. For a kernel that
     /// [narrows](KernelDescriptor::narrows).
     pub columns: Option<u32>,
+    /// Whether C is stored as the transpose of the result, `C^T = B^T A^T`.
+    ///
+    /// `None` chooses the form with fewer tiles, or C itself at equal numbers. For a kernel with
+    /// [`KernelAbi::WgmmaClusters`].
+    pub transposes_c: Option<bool>,
     /// Blocks per multiprocessor, if fewer than [the
     /// most](KernelDescriptor::blocks_per_multiprocessor).
     ///
@@ -54,6 +60,7 @@ impl Configuration {
             splits: 1,
             clusters: None,
             columns: None,
+            transposes_c: None,
             blocks_per_multiprocessor: None,
             staged: false,
         }
@@ -96,10 +103,11 @@ impl Configuration {
         }
         let most_splits = if has_clusters { most_splits(gemm, kernel) } else { u32::MAX };
         let has_blocks = kernel.blocks_per_multiprocessor() > 1;
-        let form = KernelForm::new(gemm, kernel);
+        let form = KernelForm::of(gemm, self);
         let is_possible = (1..=most_splits).contains(&splits)
             && clusters.is_none_or(|clusters| clusters > 0 && has_clusters)
             && self.columns == possible_columns(&form, kernel, self.columns)
+            && self.transposes_c == form.orientation(gemm, kernel)
             && blocks.is_none_or(|blocks| blocks == 1 && has_clusters && has_blocks);
         is_possible.then_some(()).ok_or_else(|| format!("`{name}` cannot be launched so: {self}"))
     }
@@ -116,7 +124,7 @@ impl PartialEq for Configuration {
             // Names are unique.
             let name = of.kernel.name();
             let launch = (of.splits, of.clusters, of.blocks_per_multiprocessor);
-            (name, launch, of.columns, of.staged)
+            (name, launch, of.columns, of.transposes_c, of.staged)
         };
         parts(self) == parts(other)
     }
@@ -143,6 +151,9 @@ impl fmt::Display for Configuration {
         }
         if let Some(clusters) = clusters {
             write!(f, " by {clusters} clusters")?;
+        }
+        if let Some(transposes_c) = self.transposes_c {
+            f.write_str(if transposes_c { ", transposed" } else { ", not transposed" })?;
         }
         if let Some(blocks) = self.blocks_per_multiprocessor {
             let blocks_are = if blocks == 1 { "block" } else { "blocks" };

@@ -3,11 +3,13 @@
 use kernels_gpu::abi::{Arithmetic, KernelAbi, KernelDescriptor, Reads};
 
 use super::clusters::cluster_tiles;
+use super::configuration::Configuration;
 use crate::problem::Gemm;
 
 /// A product as a kernel computes it: `C = A * B` or `C^T = B^T * A^T`.
 ///
-/// The second form is for kernels that store C transposed, if it saves operand copies or tiles.
+/// The second form is for kernels that store C transposed. A configuration chooses it, or else it
+/// must save copies or tiles.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KernelForm {
     /// The product, with A and B in the kernel's order. C has its leading dimension and stride.
@@ -17,9 +19,29 @@ pub(crate) struct KernelForm {
 }
 
 impl KernelForm {
+    /// The form that saves copies or tiles.
     pub(crate) fn new(gemm: &Gemm, descriptor: &KernelDescriptor) -> Self {
+        Self::oriented(gemm, descriptor, None)
+    }
+
+    /// The form of a configuration: see [`Configuration::transposes_c`].
+    pub(crate) fn of(gemm: &Gemm, configuration: &Configuration) -> Self {
+        Self::oriented(gemm, configuration.kernel, configuration.transposes_c)
+    }
+
+    /// Both forms for a kernel of clusters, the one that saves tiles first. Otherwise the only one.
+    pub(crate) fn both(gemm: &Gemm, descriptor: &KernelDescriptor) -> Vec<Self> {
+        let first = Self::new(gemm, descriptor);
+        let mut forms = vec![first];
+        if descriptor.abi() == KernelAbi::WgmmaClusters {
+            forms.push(Self::oriented(gemm, descriptor, Some(!first.transposes_c)));
+        }
+        forms
+    }
+
+    fn oriented(gemm: &Gemm, descriptor: &KernelDescriptor, transposes_c: Option<bool>) -> Self {
         if descriptor.arithmetic() == Arithmetic::Bits16 {
-            return Self::of_16_bits(gemm, descriptor);
+            return Self::of_16_bits(gemm, descriptor, transposes_c);
         }
         let gemm = with_rows(gemm.canonical(), descriptor);
         let direct = Self { gemm, transposes_c: false };
@@ -52,11 +74,11 @@ impl KernelForm {
     }
 
     /// The form for a kernel of 16-bit operands, which has an entry point for each storage layout.
-    fn of_16_bits(gemm: &Gemm, descriptor: &KernelDescriptor) -> Self {
+    fn of_16_bits(gemm: &Gemm, descriptor: &KernelDescriptor, transposes_c: Option<bool>) -> Self {
         let tiles = |gemm: &Gemm| tiles(gemm, descriptor);
         let other = swapped(gemm);
-        // At equal tiles, the transpose is stored in longer rows.
-        let transposes_c = descriptor.transposes_c() && tiles(&other) <= tiles(gemm);
+        let transposes_c = descriptor.transposes_c()
+            && transposes_c.unwrap_or_else(|| tiles(&other) < tiles(gemm));
         let mut gemm = if transposes_c { other } else { *gemm };
         if descriptor.takes_transposes() {
             let [a, b, _] = gemm.shapes();
@@ -67,6 +89,12 @@ impl KernelForm {
             (gemm.trans_b, gemm.ldb) = as_row(gemm.trans_b, b, gemm.ldb);
         }
         Self { gemm, transposes_c }
+    }
+
+    /// What [`Configuration::transposes_c`] says of this form of a product.
+    pub(crate) fn orientation(&self, gemm: &Gemm, descriptor: &KernelDescriptor) -> Option<bool> {
+        let usual = Self::new(gemm, descriptor).transposes_c;
+        (self.transposes_c != usual).then_some(self.transposes_c)
     }
 
     /// The kernel's accesses to A and B.

@@ -88,15 +88,17 @@ impl LaunchPlan {
         let has_clusters = kernel.abi() == KernelAbi::WgmmaClusters;
         let most_blocks = kernel.blocks_per_multiprocessor();
         let blocks = blocks.map_or(most_blocks, |blocks| blocks.min(most_blocks));
-        let is_divided =
-            clusters.is_some() || blocks != most_blocks || configuration.columns.is_some();
+        let is_divided = clusters.is_some()
+            || blocks != most_blocks
+            || configuration.columns.is_some()
+            || configuration.transposes_c.is_some();
         if splits > 1 && !kernel.abi().splits_k() || is_divided && !has_clusters {
             return Err(Error::CannotSplit { kernel: kernel.name() });
         }
         if let Some(what) = gemm.unsuited(kernel) {
             return Err(Error::Unsuited { kernel: kernel.name(), what });
         }
-        let form = KernelForm::new(&gemm, kernel);
+        let form = KernelForm::of(&gemm, configuration);
         let shared_bytes = shared_bytes(kernel, &gemm, blocks, limits, device)?;
         let bk = kernel.tile().bk;
         // The steps fit because `validate` accepted k.
@@ -117,6 +119,7 @@ impl LaunchPlan {
                 splits,
                 clusters: None,
                 columns: clusters::possible_columns(&form, kernel, configuration.columns),
+                transposes_c: form.orientation(&gemm, kernel),
                 blocks_per_multiprocessor: (blocks != most_blocks).then_some(1),
                 ..*configuration
             },
@@ -192,6 +195,7 @@ impl LaunchPlan {
         if gemm.is_grouped() {
             self.workspace = clusters::group_workspace(gemm, kernel);
         }
+        // Without a workspace, the kernel's clusters share no tile.
         if let Some(clusters) = clusters {
             self.workspace = clusters::workspace(&self.configuration, clusters);
         }
@@ -251,9 +255,18 @@ impl LaunchPlan {
         if kernel.abi() == KernelAbi::MmaPointers {
             return [x, products, 1];
         }
-        // At most `MAX_TILES`, or the requested clusters.
+        // At most `MAX_TILES` blocks, or those of the requested clusters.
         let blocks = clusters.unwrap_or(x * products) * splits;
-        let most = if kernel.is_persistent() { self.multiprocessors } else { u32::MAX };
+        let at_once = match kernel.abi() {
+            // Blocks that share no tile take one whole tile after another.
+            KernelAbi::WgmmaClusters if splits == 1 && clusters.is_none() => self
+                .configuration
+                .blocks_per_multiprocessor
+                .unwrap_or(kernel.blocks_per_multiprocessor()),
+            _ if kernel.is_persistent() => 1,
+            _ => u32::MAX,
+        };
+        let most = self.multiprocessors.saturating_mul(at_once);
         [blocks.min(most), 1, 1]
     }
 

@@ -19,6 +19,8 @@ pub struct Asked {
     pub clusters: Option<u32>,
     /// Columns of a tile.
     pub columns: Option<u32>,
+    /// Whether C is stored as the transpose of the result.
+    pub transposes_c: Option<bool>,
     /// Blocks that share a multiprocessor.
     pub blocks_per_multiprocessor: Option<u32>,
 }
@@ -94,12 +96,14 @@ impl Auto {
         kernel: &'static KernelDescriptor,
         asked: Asked,
     ) -> Configuration {
-        let Asked { splits, clusters, columns, blocks_per_multiprocessor: blocks } = asked;
+        let Asked { splits, clusters, columns, transposes_c, .. } = asked;
+        let blocks = asked.blocks_per_multiprocessor;
         let most_blocks = kernel.blocks_per_multiprocessor();
         let whole = Configuration {
             splits: splits.unwrap_or(1),
             clusters,
             columns,
+            transposes_c,
             blocks_per_multiprocessor: blocks
                 .and_then(|blocks| (blocks < most_blocks).then_some(1)),
             ..Configuration::new(kernel)
@@ -113,13 +117,15 @@ impl Auto {
             resident: most_blocks,
             multiprocessors: self.model.multiprocessors(),
         };
-        let form = KernelForm::new(gemm, kernel);
-        let mut asked = candidates.clusters(&form);
+        let forms = KernelForm::both(gemm, kernel);
+        let forms =
+            forms.iter().filter(|form| transposes_c.is_none_or(|is| is == form.transposes_c));
+        let mut asked: Vec<_> = forms.flat_map(|form| candidates.clusters(form)).collect();
         if blocks.is_some() {
             asked.retain(|one| one.blocks_per_multiprocessor == whole.blocks_per_multiprocessor);
         }
         if let Some(splits) = splits {
-            // Each number of blocks per multiprocessor comes with one cluster per tile.
+            // Each number of blocks per multiprocessor comes with clusters that share no tile.
             asked.retain(|one| one.splits == 1 && one.clusters.is_none());
             let splits = splits.clamp(1, most_splits(gemm, kernel));
             asked.iter_mut().for_each(|one| one.splits = splits);
@@ -127,8 +133,9 @@ impl Auto {
         if columns.is_some() {
             // One division of each kind has the kernel's width; narrower ones would be duplicates.
             asked.retain(|one| one.columns.is_none() && one.clusters.is_none());
-            let columns = possible_columns(&form, kernel, columns);
-            asked.iter_mut().for_each(|one| one.columns = columns);
+            for one in &mut asked {
+                one.columns = possible_columns(&KernelForm::of(gemm, one), kernel, columns);
+            }
         }
         if clusters.is_some() {
             asked.retain(|one| one.clusters.is_none());
@@ -146,11 +153,11 @@ mod tests {
     use crate::plan::find_kernel;
     use crate::problem::Compute;
 
-    /// Of the splits, clusters, columns and blocks, what is asked for stays, and the rest is free.
+    /// Of the splits, clusters, columns, orientation and blocks, what is asked for stays, and the rest is free.
     #[test]
     fn a_division_is_the_fastest_that_has_what_is_asked_for() {
         let auto = Device::open(DeviceChoice::SoftSm90).unwrap().auto().unwrap();
-        let kernel = find_kernel("wgmma_split_128x128").unwrap();
+        let kernel = find_kernel("wgmma_split_64x128").unwrap();
         let most_blocks = kernel.blocks_per_multiprocessor();
         assert!(most_blocks > 1);
         for [m, n, k] in [[128, 256, 8192], [512, 512, 4096], [1024, 4096, 512], [300, 64, 65]] {
@@ -182,7 +189,8 @@ mod tests {
                 assert_eq!(auto.division(&along_k, narrow, columns(asked)).columns, None);
             }
             // This one's tiles have all columns.
-            assert_eq!(auto.division(&gemm, kernel, columns(64)).columns, None);
+            let fixed = find_kernel("wgmma_split_64x64_align1").unwrap();
+            assert_eq!(auto.division(&gemm, fixed, columns(32)).columns, None);
         }
     }
 }

@@ -73,15 +73,19 @@ impl Candidates<'_> {
 
     /// Divisions of a product among clusters of several sizes.
     ///
-    /// There is one cluster per tile, or all resident clusters share the tiles (stream-K), or as
-    /// many for each tile. Several blocks share a multiprocessor, or one has it alone. Tiles have
+    /// Clusters share no tile, or all resident clusters share the tiles (stream-K), or as many for
+    /// each tile. Several blocks share a multiprocessor, or one has it alone. Tiles have
     /// the kernel's width, or the least that still fits 1 to [`NARROW_WAVES`] waves.
     pub(super) fn clusters(&self, form: &KernelForm) -> Vec<Configuration> {
         let Self { gemm, kernel, multiprocessors, .. } = *self;
         let most = kernel.blocks_per_multiprocessor();
         let mut all = Vec::new();
+        let usual = Configuration {
+            transposes_c: form.orientation(&gemm.ungrouped(), kernel),
+            ..Configuration::new(kernel)
+        };
         let tiles_of = |columns: Option<u32>| {
-            let tile = Configuration { columns, ..Configuration::new(kernel) }.tile();
+            let tile = Configuration { columns, ..usual }.tile();
             cluster_tiles(&form.gemm, tile)
         };
         let tiles = tiles_of(None);
@@ -98,7 +102,7 @@ impl Candidates<'_> {
             let with = |blocks: u32| Configuration {
                 splits,
                 blocks_per_multiprocessor: (blocks < most).then_some(blocks),
-                ..Configuration::new(kernel)
+                ..usual
             };
             let mut add = |one: Configuration| {
                 if !all.contains(&one) {

@@ -19,7 +19,7 @@ impl Auto {
     /// # Ok::<(), cuda_gemm::Error>(())
     /// ```
     pub fn copies(gemm: &Gemm, choice: &Configuration) -> [Option<&'static str>; 2] {
-        let form = KernelForm::new(gemm, choice.kernel);
+        let form = KernelForm::of(gemm, choice);
         let copied = copied(&form, choice.kernel, choice.staged);
         let reads = form.reads(choice.kernel);
         let reason = |i: usize| match reads[i] {

@@ -19,6 +19,8 @@ pub(super) struct Grid {
     pub(super) launches: f64,
     /// Tiles of C, of all products of a launch.
     pub(super) tiles: f64,
+    /// Blocks of a launch.
+    pub(super) blocks: f64,
     /// Waves before the last one, with all resident blocks.
     pub(super) full_waves: f64,
     /// Blocks per multiprocessor in the last wave. At least 1.
@@ -67,6 +69,7 @@ impl Grid {
         let mut grid = Self {
             launches: launches as f64,
             tiles: tiles as f64,
+            blocks: tiles as f64,
             full_waves: 0.0,
             last_wave: 1.0,
             steps: steps as f64,
@@ -89,6 +92,14 @@ impl Grid {
                     .and_then(|asked| stream_k(gemm, kernel, tiles_of_one, splits as u32, asked));
                 grid.splits = splits as f64;
                 match asked.map(u64::from) {
+                    // Each block takes one tile after the other.
+                    None if splits == 1 => {
+                        let blocks = slots.groups(1, true).min(tiles);
+                        let rounds = tiles.div_ceil(blocks);
+                        grid.tiles_per_block = rounds as f64;
+                        grid.steps = rounds as f64 * steps as f64;
+                        grid.waves(blocks, 1, true, slots);
+                    }
                     None => {
                         grid.steps = steps.div_ceil(splits) as f64;
                         grid.waves(tiles, splits, true, slots);
@@ -121,6 +132,7 @@ impl Grid {
 
     /// Divides groups of blocks into waves.
     fn waves(&mut self, groups: u64, size: u64, is_cluster: bool, slots: Slots<'_>) {
+        self.blocks = groups as f64 * size as f64;
         let at_once = slots.groups(size, is_cluster);
         let full = groups.div_ceil(at_once) - 1;
         let last = (groups - full * at_once) * size;
@@ -136,6 +148,7 @@ impl Grid {
         let decomposition = Decomposition::new(tiles, steps, multiprocessors);
         let Decomposition { blocks, stream_k_tiles } = decomposition;
         let blocks = blocks.max(1);
+        self.blocks = blocks.into();
         self.steps = decomposition.longest(tiles, steps) as f64;
         let whole = (tiles - stream_k_tiles).div_ceil(blocks);
         let (shared, parts) = match stream_k_tiles {

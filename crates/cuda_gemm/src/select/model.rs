@@ -6,10 +6,12 @@
 //! step(q)  = overlap(overlap(step_ns * latency_share, q * shared_step_ns) * narrow
 //!            * (1 + out_of_bounds * edges) [* (1 + uneven_step)] [* (1 + misaligned_operand)],
 //!            latency_ns * cold / stages)
-//! block(q) = block_ns + q * store_ns [* (1 + misaligned_c)] * (1 + epilogue)
+//! block(q) = block_ns
+//!            + q * store_ns [* (1 + misaligned_c)] [* (1 + transposed_c)] * (1 + epilogue)
 //! chain    = steps * (full_waves * step(r) + step(q))
 //! ends     = full_waves * block(r) + block(q) * (1 + next_tile * (tiles_per_block - 1))
-//! memory   = (inputs + outputs) / copy_gbytes + again / l2_gbytes
+//! memory   = inputs / reading + outputs / copy_gbytes + again / l2_gbytes
+//! reading  = 1 / hypot(1 / copy_gbytes, 1 / (busy * multiprocessor_gbytes))
 //! time     = launch_ns + ends + overlap(chain, memory) + reduction + staging
 //! ```
 //!
@@ -25,8 +27,9 @@
 //! - **Tiles.** A persistent block computes one tile after the other, and stores while it loads.
 //! - **Edges.** Loads of a tile that lies partly out of bounds are slower, as far as edge tiles
 //!   occupy the multiprocessors.
-//! - **Memory.** A and B are read once if the L2 cache holds them. Otherwise, tiles that run at the
-//!   same time share what they read; clusters of stream-K that begin within tiles share half.
+//! - **Memory.** Few `busy` multiprocessors read more slowly. A and B are read once if the L2 cache
+//!   holds them. Otherwise, tiles that run at the same time share what they read; clusters of
+//!   stream-K that begin within tiles share half.
 //! - **L2.** What several blocks read comes from device memory once, and `again` from L2.
 //! - **Reduction.** Blocks that share a tile meet, and one of them adds the partial sums:
 //!   `reduction_ns + parts * partial_ns`. Split-K pays this in each wave. In stream-K each part
@@ -169,9 +172,11 @@ impl Model {
             resident: costs.aligned.resident,
             multiprocessors: self.multiprocessors,
         };
-        let form = KernelForm::new(&gemm.ungrouped(), costs.kernel);
-        let time = |configuration: &Configuration| self.estimate(costs, gemm, &form, configuration);
-        candidates.all(&form, time)
+        let time = |form: &KernelForm, configuration: &Configuration| {
+            self.estimate(costs, gemm, form, configuration)
+        };
+        let forms = KernelForm::both(&gemm.ungrouped(), costs.kernel);
+        forms.iter().flat_map(|form| candidates.all(form, |one| time(form, one))).collect()
     }
 
     /// The predicted time of a configuration. `None` if the table lacks its kernel, if C has no
@@ -181,7 +186,7 @@ impl Model {
         let name = configuration.kernel.name();
         let costs = self.kernels.iter().find(|costs| costs.kernel.name() == name)?;
         let has_elements = gemm.m > 0 && gemm.n > 0 && gemm.batch > 0;
-        let form = KernelForm::new(&gemm.ungrouped(), costs.kernel);
+        let form = KernelForm::of(&gemm.ungrouped(), configuration);
         has_elements.then(|| self.estimate(costs, gemm, &form, configuration))
     }
 
@@ -238,6 +243,9 @@ pub struct Features {
     narrow_step: f64,
     narrow: f64,
     alignment: Alignment,
+    transposes_c: bool,
+    /// Multiprocessors that have a block.
+    busy: f64,
     epilogue: Epilogue,
     reads_c: bool,
 }
@@ -246,7 +254,7 @@ impl Features {
     /// Computes the features of a product and its configuration. `costs` are the costs of the
     /// configuration's kernel.
     pub fn new(model: &Model, costs: &Costs, gemm: &Gemm, configuration: &Configuration) -> Self {
-        Self::in_form(model, costs, gemm, &KernelForm::new(gemm, costs.kernel), configuration)
+        Self::in_form(model, costs, gemm, &KernelForm::of(gemm, configuration), configuration)
     }
 
     fn in_form(
@@ -281,8 +289,9 @@ impl Features {
             }
             Shared::Static(_) | Shared::Dynamic(_) => (1.0, 0.0),
         };
-        let busy = (grid.tiles * share * grid.splits / multiprocessors as f64).min(1.0);
-        let edges = outside * busy * (1.0 + (rounds - 1.0) * share) / rounds;
+        let at_edges = (grid.tiles * share * grid.splits / multiprocessors as f64).min(1.0);
+        let busy = grid.blocks.min(multiprocessors as f64);
+        let edges = outside * at_edges * (1.0 + (rounds - 1.0) * share) / rounds;
         let part_bytes = multiprocessors as f64 * f64::from(4 * bm * bn) / grid.splits;
         Self {
             configuration: *configuration,
@@ -303,6 +312,8 @@ impl Features {
             narrow_step: step_cycles(bm, bn) / step_cycles(bm, most_cols),
             narrow: f64::from(bn) / f64::from(most_cols),
             alignment,
+            transposes_c: form.transposes_c,
+            busy,
             epilogue: gemm.epilogue,
             reads_c: gemm.beta != 0.0 || gemm.factors_on_device,
         }
@@ -334,12 +345,15 @@ impl Features {
         let store_ns = entry.store_ns
             * self.narrow
             * growth(alignment.is_c_misaligned, entry.misaligned_c)
+            * growth(self.transposes_c, entry.transposed_c)
             * (1.0 + self.epilogue_growth(device));
         let block = |blocks: f64| entry.block_ns + blocks * store_ns;
         let chain = grid.steps * (grid.full_waves * step(*resident) + step(grid.last_wave));
         let further = entry.next_tile * (grid.tiles_per_block - 1.0);
         let ends = grid.full_waves * block(*resident) + block(grid.last_wave) * (1.0 + further);
-        let inputs_ns = bytes.inputs / device.copy_gbytes;
+        // A few multiprocessors do not read at the full rate.
+        let read_gbytes = self.busy * device.multiprocessor_gbytes;
+        let inputs_ns = bytes.inputs * device.copy_gbytes.recip().hypot(read_gbytes.recip());
         let memory_ns =
             inputs_ns + bytes.again / device.l2_gbytes + bytes.outputs / device.copy_gbytes;
         let blocks_ns = ends + overlap(chain, memory_ns);

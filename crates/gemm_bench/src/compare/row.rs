@@ -55,6 +55,7 @@ pub fn row(title: &Title, gemm: &Gemm, groups: &Groups, seed: Option<u64>) -> Ro
         splits,
         clusters,
         columns: title.columns,
+        transposes_c: title.transposes_c,
         blocks_per_multiprocessor: title.blocks_per_multiprocessor,
         packed: staged,
         m,

@@ -1,11 +1,11 @@
 //! The full tuning: fits all kernels' costs to samples.
 
-use cuda_gemm::kernels::abi::{KernelAbi, KernelDescriptor, Reads};
+use cuda_gemm::kernels::abi::{KernelAbi, KernelDescriptor, Reads, Tile};
 use cuda_gemm::kernels::{self, LADDER};
 use cuda_gemm::select::Model;
 use cuda_gemm::select::model::Features;
 use cuda_gemm::select::table::{Costs, DeviceCosts, EntryCosts, Measured};
-use cuda_gemm::{Configuration, Device, Gemm, Kernel, Table, find_kernel};
+use cuda_gemm::{Compute, Configuration, Device, Gemm, Kernel, Table, find_kernel};
 
 use super::fit::fit;
 use super::pool::OperandPool;
@@ -44,6 +44,7 @@ const INITIAL: EntryCosts = EntryCosts {
     partial_ns: 100.0,
     out_of_bounds: 0.3,
     misaligned_c: 0.3,
+    transposed_c: 0.3,
     misaligned_operand: 0.2,
     narrow_step: 0.1,
     uneven_step: 0.1,
@@ -343,6 +344,7 @@ fn device_costs(tuner: &Tuner) -> Result<DeviceCosts, Error> {
         launch_ns,
         copy_gbytes,
         l2_gbytes: L2_COPIES * copy_gbytes,
+        multiprocessor_gbytes: multiprocessor_gbytes(tuner)?,
         latency_ns: LATENCY_NS,
         staging_ns: STAGING_LAUNCHES * launch_ns,
         clusters: clusters(device)?,
@@ -350,6 +352,21 @@ fn device_costs(tuner: &Tuner) -> Result<DeviceCosts, Error> {
         activation: EPILOGUE,
         matrix: EPILOGUE,
     })
+}
+
+/// Measures the rate at which one block, of one tile, reads from device memory, in GB/s (10^9).
+fn multiprocessor_gbytes(tuner: &Tuner) -> Result<f64, Error> {
+    let device = &tuner.device;
+    let name = if device.info().capability == (9, 0) { "wgmma_64x128" } else { "mma_64x64" };
+    let kernel = device.kernel(find_kernel(name)?)?;
+    let Tile { bm, bn, .. } = kernel.descriptor().tile();
+    let depth = if device.is_soft() { 64 } else { 1 << 15 };
+    let gemm = Gemm::new(bm as usize, bn as usize, depth).computed_in(Compute::Bf16);
+    let job = Job::Kernel(kernel.prepare(gemm)?);
+    let mut buffers = tuner.buffers(&operands(gemm)?)?;
+    let times = tuner.time_by(POLICY, 1, |_| buffers.enqueue(&job))?;
+    let bytes = 2.0 * f64::from(bm + bn) * depth as f64;
+    Ok(bytes / (1e6 * crate::stats::median(&times[0])).max(1.0))
 }
 
 /// Resident clusters of 1 to 8 blocks. A multiprocessor holds one of their blocks.
@@ -389,6 +406,7 @@ fn initial_costs(
 /// Resets the costs that the kernel never has.
 fn without_unused(kernel: &KernelDescriptor, costs: EntryCosts) -> EntryCosts {
     let is_persistent = kernel.is_persistent();
+    let has_clusters = kernel.abi() == KernelAbi::WgmmaClusters;
     let reduces = kernel.abi().splits_k() || kernel.abi() == KernelAbi::StreamK;
     let reads_anywhere = [false, true]
         .into_iter()
@@ -396,12 +414,13 @@ fn without_unused(kernel: &KernelDescriptor, costs: EntryCosts) -> EntryCosts {
     let only = |is_used: bool, value: f64| if is_used { value } else { 0.0 };
     EntryCosts {
         shared_step_ns: only(costs.resident > 1, costs.shared_step_ns),
-        next_tile: if is_persistent { costs.next_tile } else { 1.0 },
+        next_tile: if is_persistent || has_clusters { costs.next_tile } else { 1.0 },
+        transposed_c: only(has_clusters, costs.transposed_c),
         reduction_ns: only(reduces, costs.reduction_ns),
         partial_ns: only(reduces, costs.partial_ns),
         misaligned_operand: only(reads_anywhere, costs.misaligned_operand),
         narrow_step: only(kernel.narrows() && kernel.tile().bn > 16, costs.narrow_step),
-        uneven_step: only(kernel.abi() == KernelAbi::WgmmaClusters, costs.uneven_step),
+        uneven_step: only(has_clusters, costs.uneven_step),
         ..costs
     }
 }
@@ -412,7 +431,7 @@ fn mistake(tuner: &Tuner, kernel: &Kernel) -> Result<Option<String>, Error> {
     let descriptor = kernel.descriptor();
     let tile = descriptor.tile();
     let [bm, bn, bk] = [tile.bm, tile.bn, tile.bk].map(|size| size as usize);
-    let compute = cuda_gemm::Compute::of_kernel(descriptor);
+    let compute = Compute::of_kernel(descriptor);
     for beyond in [4, 5] {
         let gemm = Gemm::new(bm + 3, 2 * bn + beyond, 3 * bk + beyond).computed_in(compute);
         let operands = operands(gemm)?;

@@ -271,6 +271,7 @@ impl Loaded {
                     splits,
                     clusters,
                     columns: options.columns,
+                    transposes_c: options.transposes_c,
                     blocks_per_multiprocessor: options.blocks_per_multiprocessor,
                 };
                 let auto = kernel.device().auto()?;
@@ -298,6 +299,7 @@ impl Loaded {
             title.splits = launched.kernel.abi().splits_k().then_some(launched.splits);
             title.clusters = launched.clusters;
             title.columns = launched.columns;
+            title.transposes_c = launched.transposes_c;
             title.blocks_per_multiprocessor = launched.blocks_per_multiprocessor;
         }
         Ok(Candidate { title, job })

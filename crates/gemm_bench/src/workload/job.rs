@@ -29,6 +29,10 @@ pub struct KernelOptions {
     /// For a kernel that [narrows](kernels_gpu::abi::KernelDescriptor::narrows). The default is the
     /// number that seems best.
     pub columns: Option<u32>,
+    /// Whether C is stored as the transpose of the result.
+    ///
+    /// For a kernel with clusters. The default is the way that seems best.
+    pub transposes_c: Option<bool>,
     /// Blocks that share a multiprocessor's memory: one, or the most possible.
     ///
     /// For a kernel with clusters. The default is the number that seems best.
@@ -61,12 +65,14 @@ pub struct Title {
     pub splits: Option<u32>,
     /// The requested splits, if any; they may exceed the steps of K.
     pub asked_splits: Option<u32>,
-    /// Clusters that share the steps along K of all tiles (stream-K); `None` for one per tile.
+    /// Clusters that share the steps along K of all tiles (stream-K), if they do.
     pub clusters: Option<u32>,
     /// The requested clusters, if any; they may exceed the possible number, or equal the tiles.
     pub asked_clusters: Option<u32>,
     /// Columns of a tile, if fewer than the kernel's.
     pub columns: Option<u32>,
+    /// Whether C is stored as the transpose of the result, if that is not the way with fewer tiles.
+    pub transposes_c: Option<bool>,
     /// Resident blocks per multiprocessor, if they are limited.
     pub blocks_per_multiprocessor: Option<u32>,
     /// Whether A and B are copied first, as chosen by `auto` or requested.
@@ -86,6 +92,7 @@ impl Title {
             splits: self.splits.unwrap_or(1),
             clusters,
             columns: self.columns,
+            transposes_c: self.transposes_c,
             blocks_per_multiprocessor,
             staged,
             ..Configuration::new(find_kernel(self.chosen?).ok()?)

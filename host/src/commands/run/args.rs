@@ -127,11 +127,16 @@ pub struct RunArgs {
 
     /// Columns of a tile, rounded up to a multiple of 16, or of 64 if B does not lie along K.
     ///
-    /// For the kernels of wgmma_split with 64 columns or more, except 128x128 and align1; without it
-    /// the number is chosen.
+    /// For the kernels of wgmma_split except 64x16 and align1; without it the number is chosen.
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..))]
     columns: Option<u32>,
+
+    /// Whether to compute C^T = B^T A^T, and store C as its transpose.
+    ///
+    /// For wgmma_split; without it the faster way is chosen.
+    #[arg(long, value_name = "BOOL")]
+    transposes_c: Option<bool>,
 
     /// Blocks that share a multiprocessor.
     ///
@@ -222,6 +227,7 @@ impl RunArgs {
                 ("--splits", self.splits.is_some()),
                 ("--clusters", self.clusters.is_some()),
                 ("--columns", self.columns.is_some()),
+                ("--transposes-c", self.transposes_c.is_some()),
                 ("--staged", self.staged),
                 ("--blocks-per-multiprocessor", self.blocks_per_multiprocessor.is_some()),
                 ("--table", self.table.is_some()),
@@ -239,6 +245,7 @@ impl RunArgs {
             splits: self.splits,
             clusters: self.clusters,
             columns: self.columns,
+            transposes_c: self.transposes_c,
             blocks_per_multiprocessor: self.blocks_per_multiprocessor,
             staged: self.staged,
             groups: self.product.groups(),
@@ -286,6 +293,11 @@ impl RunArgs {
                 self.columns.is_some() && !narrows,
                 "--columns is for kernels whose tiles can be narrower: name one, such as wgmma_split_128x256, with \
                  --kernel",
+            ),
+            (
+                self.transposes_c.is_some() && !shares_steps,
+                "--transposes-c is for the kernels that share steps along K: name one of wgmma_split with \
+                 --kernel (--list)",
             ),
             (
                 self.clusters.is_some() && !shares_steps,

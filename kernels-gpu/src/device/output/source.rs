@@ -9,7 +9,8 @@ use cuda_std::vec;
 
 use crate::device::output::epilogue::{Epilogue, Residual};
 use crate::device::output::matrix::Output;
-use crate::device::output::places::Places;
+use crate::device::output::places::{OUTPUTS_AT_ONCE, Places};
+use crate::device::output::tensor::TensorOutput;
 
 /// An element of C before the launch, the *source*.
 pub(crate) trait SourceElement: Copy {
@@ -110,6 +111,93 @@ impl<T: SourceElement> Source for SourceOf<T> {
         let epilogue = Accumulate { c: c.pointer.cast::<T>().cast_const(), ld: c.ld, beta };
         // SAFETY: the caller's contract.
         unsafe { c.visit(epilogue, count, places, values) };
+    }
+}
+
+/// C, and a residual, for values that are four neighbours in a row each: in vectors, if four
+/// neighbours are one.
+#[derive(Clone, Copy)]
+pub(super) struct QuadSource<const F16: bool>(pub(super) TensorOutput<F16>);
+
+impl<const F16: bool> QuadSource<F16> {
+    /// Adds elements of a matrix with C's shape, times a factor.
+    ///
+    /// `load` gives the bits of four elements, and `widen` their values. If loads widened, each
+    /// would wait for the one before.
+    #[inline(always)]
+    fn add_quads<P: Places, const WORDS: usize, const N: usize>(
+        c: Output,
+        (ld, factor): (u32, f32),
+        places: P,
+        values: &mut [f32; N],
+        load: impl Fn(usize) -> [u32; WORDS],
+        widen: impl Fn([u32; WORDS], usize) -> f32,
+    ) {
+        let mut quads = [[0; WORDS]; OUTPUTS_AT_ONCE / 4];
+        for i in 0..N / 4 {
+            let (row, col) = places.at(4 * i);
+            if row < c.rows && col < c.cols {
+                quads[i] = load(row as usize * ld as usize + col as usize);
+            }
+        }
+        for i in 0..N {
+            values[i] = fma(factor, widen(quads[i / 4], i % 4), values[i]);
+        }
+    }
+}
+
+impl<const F16: bool> Source for QuadSource<F16> {
+    #[inline(always)]
+    unsafe fn add<P: Places, const N: usize>(
+        self,
+        c: Output,
+        beta: f32,
+        count: usize,
+        places: P,
+        values: &mut [f32; N],
+    ) {
+        let Self(output) = self;
+        if !output.has_quads() {
+            // SAFETY: the caller's contract.
+            unsafe { output.add(c, beta, count, places, values) };
+            return;
+        }
+        let from = c.pointer.cast::<u32>().cast_const();
+        let scale = (c.ld, beta);
+        if output.is_half {
+            // SAFETY: inside, on 8 bytes.
+            let load = |offset| unsafe { vec::load::<_, 2>(from.cast::<u16>().add(offset).cast()) };
+            Self::add_quads(c, scale, places, values, load, |pairs, i| {
+                TensorOutput::<F16>::widen((pairs[i / 2] >> (i % 2 * 16)) as u16)
+            });
+        } else {
+            // SAFETY: inside, on 16 bytes.
+            let load = |offset| unsafe { vec::load::<_, 4>(from.add(offset)) };
+            Self::add_quads(c, scale, places, values, load, |quad, i| f32::from_bits(quad[i]));
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn add_residual<P: Places, const N: usize>(
+        self,
+        c: Output,
+        residual: Residual,
+        count: usize,
+        places: P,
+        values: &mut [f32; N],
+    ) {
+        let Self(output) = self;
+        if !output.has_quads() || !output.epilogue.has_aligned_residual() {
+            // SAFETY: the caller's contract.
+            unsafe { c.visit(residual, count, places, values) };
+            return;
+        }
+        let from = residual.elements.cast::<u32>();
+        // SAFETY: inside, on 16 bytes.
+        let load = |offset| unsafe { vec::load::<_, 4>(from.add(offset)) };
+        Self::add_quads(c, (residual.ld, 1.0), places, values, load, |quad, i| {
+            f32::from_bits(quad[i])
+        });
     }
 }
 

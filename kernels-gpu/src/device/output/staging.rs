@@ -19,21 +19,12 @@ pub(super) const STAGED_COLS: u32 = 32;
 /// Rows of a warp's sums.
 pub(super) const ROWS: u32 = 16;
 /// A lane's sums of [`STAGED_COLS`] columns.
-pub(super) const STAGED_SUMS: usize = (ROWS * STAGED_COLS / 32) as usize;
+pub(crate) const STAGED_SUMS: usize = (ROWS * STAGED_COLS / 32) as usize;
 /// The most sums of a lane that an epilogue takes at once, of 64 columns. More wait less, but need
 /// more code and registers.
 pub(super) const PART: usize = 2 * STAGED_SUMS;
 /// Elements of shared memory that a warp stages its sums in.
 pub const STAGING: u32 = ROWS * STAGED_COLS;
-
-/// Where an output is staged, in elements.
-///
-/// Eight lanes per row store at once, in four rows. The columns are swizzled, so that they are in
-/// different banks.
-#[inline(always)]
-pub(super) fn staged(row: u32, col: u32) -> u32 {
-    row * STAGED_COLS + (col ^ (row % 4 * 8))
-}
 
 /// The places of a lane's sums; (`row`, `col`) is the first.
 #[derive(Clone, Copy)]
@@ -151,6 +142,125 @@ impl<const VECTORS: u32> Pairs<VECTORS> {
     }
 }
 
+/// A warp's pairs of 16 bits as lines of a transposed C: of 16 elements, which are two vectors.
+#[derive(Clone, Copy)]
+pub(super) struct PairsAcross {
+    pub(super) lane: u32,
+}
+
+impl PairsAcross {
+    /// Where a vector of a line lies. Lines are swizzled, as those of [`Pairs`].
+    #[inline(always)]
+    pub(super) fn at(line: u32, vector: u32) -> u32 {
+        line * 8 + (vector ^ (line / 4 % 2)) * 4
+    }
+
+    /// The lane's `i`-th pair, of two columns, becomes a pair of two rows of one of these columns.
+    ///
+    /// # Safety
+    /// A whole warp calls this together.
+    #[inline(always)]
+    pub(super) unsafe fn exchange(self, pair: u32) -> u32 {
+        // SAFETY: the caller's contract.
+        let other = unsafe { warp::warp_shuffle_xor(u32::MAX, pair, 4, 32) }.0;
+        match self.lane / 4 % 2 {
+            0 => pair & 0xffff | other << 16,
+            _ => other >> 16 | pair & 0xffff_0000,
+        }
+    }
+
+    /// Where the lane's `i`-th pair lies, once it is [exchanged](Self::exchange).
+    #[inline(always)]
+    pub(super) fn of_pair(self, i: u32) -> u32 {
+        let line = i / 2 * 8 + self.lane % 4 * 2 + self.lane / 4 % 2;
+        Self::at(line, i % 2) + self.lane / 8
+    }
+}
+
+/// A part of a warp's sums in C: four quads of each lane, each four neighbours in a row of C.
+///
+/// The part is [`ROWS`] rows of a tile by [`STAGED_COLS`] columns, or the transpose of them.
+#[derive(Clone, Copy)]
+pub(super) struct Quads {
+    pub(super) lane: u32,
+    pub(super) transposed: bool,
+}
+
+impl Quads {
+    /// The row and the column of the lane's quad number `i` in the part.
+    #[inline(always)]
+    pub(super) fn place(self, i: u32) -> (u32, u32) {
+        match self.transposed {
+            true => (self.lane / 4 + i * 8, self.lane % 4 * 4),
+            false => (self.lane / 8 + i * 4, self.lane % 8 * 4),
+        }
+    }
+
+    /// The row and the column of element `i` of the part, in the order of C.
+    #[inline(always)]
+    pub(super) fn element(self, i: u32) -> (u32, u32) {
+        let cols = if self.transposed { ROWS } else { STAGED_COLS };
+        (i / cols, i % cols)
+    }
+
+    /// Where an element of the part is staged. Columns are swizzled, so that lanes that store or
+    /// load at once are in different banks.
+    #[inline(always)]
+    pub(super) fn at(self, row: u32, col: u32) -> u32 {
+        match self.transposed {
+            true => row * ROWS + (col ^ (row / 2 % 4 * 4)),
+            false => row * STAGED_COLS + (col ^ (row % 4 * 8)),
+        }
+    }
+
+    /// Where the lane's `i`-th sum, as `wgmma` leaves it, and the next one are staged, if C is not
+    /// transposed.
+    #[inline(always)]
+    fn of_sum(self, i: usize) -> u32 {
+        let (row, col) = Fragment::of_lane(self.lane).at(i);
+        self.at(row, col)
+    }
+
+    /// Stages a lane's sums as `wgmma` leaves them, together with its warp.
+    ///
+    /// # Safety
+    /// A whole warp calls this together, with its own `staging`, which all have read.
+    #[inline(always)]
+    pub(super) unsafe fn stage(self, staging: SharedPtr<f32>, sums: [f32; STAGED_SUMS]) {
+        let first = Fragment::of_lane(self.lane);
+        // SAFETY: the warp's own memory, on 8 bytes; the warp is together.
+        unsafe {
+            for i in (0..STAGED_SUMS).step_by(2) {
+                let (row, col) = first.at(i);
+                if self.transposed {
+                    staging.store(self.at(col, row), sums[i]);
+                    staging.store(self.at(col + 1, row), sums[i + 1]);
+                } else {
+                    staging.store_vec(self.of_sum(i), [sums[i], sums[i + 1]]);
+                }
+            }
+            warp::sync_warp(u32::MAX);
+        }
+    }
+
+    /// This lane's quads of what was staged.
+    ///
+    /// # Safety
+    /// A whole warp calls this together, behind [`stage`](Self::stage).
+    #[inline(always)]
+    pub(super) unsafe fn load(self, staging: SharedPtr<f32>) -> [F32x4; 4] {
+        // SAFETY: the warp's own memory, on 16 bytes; the warp is together.
+        unsafe {
+            let quads = [0, 1, 2, 3].map(|i| {
+                let (row, col) = self.place(i);
+                staging.load_vec(self.at(row, col))
+            });
+            warp::sync_warp(u32::MAX);
+            quads
+        }
+    }
+}
+
 /// C before the launch, and a residual, for the sums of a part as `wgmma` leaves them.
 #[derive(Clone, Copy)]
 pub(super) struct StagedSource<const F16: bool> {
@@ -227,13 +337,14 @@ impl<const F16: bool> StagedSource<F16> {
         for first in (0..count).step_by(STAGED_SUMS) {
             // SAFETY: the warp's own memory, on 16 bytes; the warp is together.
             unsafe {
+                let staged = Quads { lane: self.lane, transposed: false };
                 for i in 0..STAGED_SUMS / 4 {
-                    let at = staged(down + 4 * i as u32, right);
+                    let at = staged.at(down + 4 * i as u32, right);
                     self.staging.store_vec(at, quads[first / 4 + i]);
                 }
                 warp::sync_warp(u32::MAX);
                 for i in (0..STAGED_SUMS).step_by(2) {
-                    let pair: [f32; 2] = self.staging.load_vec(of_sum(self.lane, i));
+                    let pair: [f32; 2] = self.staging.load_vec(staged.of_sum(i));
                     for next in 0..2 {
                         let value = &mut values[first + i + next];
                         *value = fma(factor, pair[next], *value);
@@ -294,48 +405,11 @@ impl<const F16: bool> Source for StagedSource<F16> {
     }
 }
 
-/// Where a lane's sum, and the next one, are staged.
-#[inline(always)]
-fn of_sum(lane: u32, i: usize) -> u32 {
-    let (row, col) = Fragment::of_lane(lane).at(i);
-    staged(row, col)
-}
-
-/// Stages a lane's sums of 32 columns, together with its warp.
-///
-/// # Safety
-/// A whole warp calls this together, with its own `staging`, which all have read.
-#[inline(always)]
-pub(super) unsafe fn stage(staging: SharedPtr<f32>, lane: u32, sums: impl Fn(usize) -> f32) {
-    // SAFETY: the warp's own memory, on 8 bytes; the warp is together.
-    unsafe {
-        for i in (0..STAGED_SUMS).step_by(2) {
-            staging.store_vec(of_sum(lane, i), [sums(i), sums(i + 1)]);
-        }
-        warp::sync_warp(u32::MAX);
-    }
-}
-
-/// This lane's quads of what was staged: four neighbours in every fourth row.
-///
-/// # Safety
-/// A whole warp calls this together, behind [`stage`].
-#[inline(always)]
-pub(super) unsafe fn staged_quads(staging: SharedPtr<f32>, lane: u32) -> [F32x4; 4] {
-    let (down, right) = (lane / 8, lane % 8 * 4);
-    // SAFETY: the warp's own memory, on 16 bytes; the warp is together.
-    unsafe {
-        let quads = [0, 4, 8, 12].map(|i| staging.load_vec(staged(i + down, right)));
-        warp::sync_warp(u32::MAX);
-        quads
-    }
-}
-
 /// Accumulators of a part of `width`, selected by a run-time index.
 ///
 /// Registers have no addresses, so each part has its own moves behind a jump.
 #[inline(always)]
-pub(super) fn sums_of_part<const SUMS: usize, const COUNT: usize>(
+pub(crate) fn sums_of_part<const SUMS: usize, const COUNT: usize>(
     acc: &[[f32; SUMS]; COUNT],
     width: usize,
     part: u32,

@@ -122,14 +122,23 @@ impl<const F16: bool> TensorOutput<F16> {
         row as usize * self.c.ld as usize + col as usize
     }
 
-    /// Whether C takes sums times alpha, and four neighbours in a row are a vector.
+    /// Whether C is vectors of 16 bytes, each inside or outside.
     #[inline(always)]
-    pub(crate) fn is_plain(self) -> bool {
+    pub(super) fn has_vectors(self) -> bool {
+        let vector = if self.is_half { 8 } else { 4 };
+        (self.c.pointer as usize).is_multiple_of(16)
+            && self.c.ld.is_multiple_of(vector)
+            && self.c.cols.is_multiple_of(vector)
+    }
+
+    /// Whether four neighbours in a row are a vector, if the first one's column is a multiple of
+    /// four: all are inside, or none.
+    #[inline(always)]
+    pub(super) fn has_quads(self) -> bool {
         let bytes = if self.is_half { 8 } else { 16 };
-        !self.epilogue.is_some()
-            && self.c.beta == 0.0
-            && (self.c.pointer as usize).is_multiple_of(bytes)
+        (self.c.pointer as usize).is_multiple_of(bytes)
             && self.c.ld.is_multiple_of(4)
+            && self.c.cols.is_multiple_of(4)
     }
 
     /// Stores four neighbours in a row, `offset` elements behind C's first.

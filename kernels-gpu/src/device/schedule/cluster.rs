@@ -1,8 +1,8 @@
 //! The tiles that a cluster computes, and its parts of their K.
 //!
-//! There is a cluster for each tile, or *stream-K* (Osama et al., 2023). Stream-K numbers the steps
-//! along K of all tiles as one sequence, and gives every cluster an equal share of it. So all
-//! multiprocessors end at the same time:
+//! Each cluster takes whole tiles, one after another, or there is *stream-K* (Osama et al., 2023).
+//! Stream-K numbers the steps along K of all tiles as one sequence, and gives every cluster an equal
+//! share of it. So all multiprocessors end at the same time:
 //!
 //! ```text
 //!   cluster 0   | tile 0         | tile 1 ..
@@ -10,40 +10,17 @@
 //!   cluster 2   |.. tile 2 | tile 3         |
 //! ```
 //!
-//! If there are as many clusters for each tile, they share that tile alone.
-//!
-//! The blocks of a cluster share K, or the columns of B for several tiles below each other, or
-//! both:
-//!
-//! ```text
-//!                     part 0 of K   part 1
-//!   tile 0 of rows    rank 0        rank 2
-//!   tile 1            rank 1        rank 3      ranks 0 and 1 copy half of B each, to both
-//! ```
-//!
-//! To the sequence, those tiles are one.
+//! If the number of clusters is a multiple of the tiles, each tile has its own clusters, which share
+//! it alone. The blocks of a cluster share its part of the tile's K.
 
 use cuda_std::prelude::*;
-use cuda_std::{cluster, shared::SharedPtr};
+use cuda_std::shared::SharedPtr;
 
 use crate::abi::tensor_core::BK;
 use crate::device::pipeline::tile_load::read_once;
 use crate::device::schedule::raster::rasterize_wide;
 
-/// A block's place in its cluster.
-#[derive(Clone, Copy)]
-pub struct Member {
-    /// The block's part of K, and the number of parts: no more than steps, but at least one.
-    pub part: u32,
-    pub splits: u32,
-    /// The block's tile, and the number of tiles below each other.
-    pub tile: u32,
-    pub tiles: u32,
-}
-
 /// The launch's tiles, and the clusters that share them.
-///
-/// Tiles here are those of a cluster's blocks, one below the other, together.
 #[derive(Clone, Copy)]
 pub struct Sequence {
     /// Tiles in a row and in a column of C, and products.
@@ -53,7 +30,10 @@ pub struct Sequence {
     /// Steps along K.
     steps: u32,
     clusters: u32,
-    member: Member,
+    /// Blocks of a cluster: its parts of K, no more than there are steps, but at least one.
+    splits: u32,
+    /// Whether clusters share tiles.
+    shares_tiles: bool,
 }
 
 /// A tile, or a part of its K, that a cluster computes.
@@ -72,26 +52,6 @@ pub struct Work {
     pub is_last: bool,
 }
 
-/// What is added up of a tile, and where it goes, in one register.
-///
-/// Either the sums of the cluster's blocks go to C, or to one of the cluster's two parts. Or all
-/// parts go to C.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Pass(u32);
-
-impl Pass {
-    /// The cluster has all of the tile.
-    pub const WHOLE: Self = Self(u32::MAX);
-    /// All parts have been stored.
-    pub const FIXUP: Self = Self(u32::MAX - 1);
-
-    /// The part that receives the cluster's sums.
-    #[inline(always)]
-    pub fn part(self) -> Option<u32> {
-        if self.0 < Self::FIXUP.0 { Some(self.0) } else { None }
-    }
-}
-
 /// The producer's message to the consumers about a block's work, in shared memory.
 #[derive(Clone, Copy)]
 pub struct Entry(pub SharedPtr<u32>);
@@ -105,52 +65,28 @@ fn even(all: u32, parts: u32, part: u32) -> u32 {
     part * (all / parts) + part.min(all % parts)
 }
 
-impl Member {
-    /// The calling block's place, in a cluster of `tiles` tiles.
-    #[inline(always)]
-    pub fn of_block(tiles: u32) -> Self {
-        let (rank, blocks) = (cluster::cluster_ctarank(), cluster::cluster_nctarank().max(1));
-        let (part, splits) = (rank / tiles, blocks / tiles);
-        Self { part, splits, tile: rank - part * tiles, tiles }
-    }
-
-    /// Blocks of the cluster.
-    #[inline(always)]
-    pub fn blocks(self) -> u32 {
-        self.splits * self.tiles
-    }
-
-    /// The rank of the block with a tile and a part of K.
-    #[inline(always)]
-    pub fn rank_of(self, tile: u32, part: u32) -> u32 {
-        part * self.tiles + tile
-    }
-
-    /// The block's own rank.
-    #[inline(always)]
-    pub fn rank(self) -> u32 {
-        self.rank_of(self.tile, self.part)
-    }
-}
-
 impl Sequence {
-    /// The sequence of a launch, for blocks with tiles of `bm` x `bn`.
+    /// The sequence of a launch, for tiles of `bm` x `bn`, and clusters of `splits` blocks.
     #[inline(always)]
-    pub fn new([m, n, k]: [u32; 3], [bm, bn]: [u32; 2], products: u32, member: Member) -> Self {
-        let (width, height) = (n.div_ceil(bn), m.div_ceil(bm * member.tiles));
-        let clusters = thread::grid_dim_x() / member.blocks().max(1);
-        Self { width, height, products, steps: k.div_ceil(BK), clusters, member }
+    pub fn new(
+        [m, n, k]: [u32; 3],
+        [bm, bn]: [u32; 2],
+        products: u32,
+        splits: u32,
+        shares_tiles: bool,
+    ) -> Self {
+        let (width, height) = (n.div_ceil(bn), m.div_ceil(bm));
+        let clusters = thread::grid_dim_x() / splits.max(1);
+        Self { width, height, products, steps: k.div_ceil(BK), clusters, splits, shares_tiles }
     }
 
-    /// The product of a tile, and the row and column there of this block's tile, in tiles.
-    ///
-    /// The row may be out of bounds.
+    /// The product of a tile, and its row and column there, in tiles.
     #[inline(always)]
     pub fn place(self, tile: u32) -> [u32; 3] {
         let tiles = self.width * self.height;
         let product = tile / tiles.max(1);
         let (y, x) = rasterize_wide(tile - product * tiles, self.width, self.height);
-        [product, y * self.member.tiles + self.member.tile, x]
+        [product, y, x]
     }
 
     /// Whether the L2 cache is to evict A first, and whether B. A `steps` of 0 means that all
@@ -164,20 +100,26 @@ impl Sequence {
     /// Units of a tile that has steps.
     #[inline(always)]
     fn units(self) -> u32 {
-        self.steps / self.member.splits.max(1)
+        self.steps / self.splits.max(1)
     }
 
     /// Units of each cluster, and the number of first clusters that have one more.
     #[inline(always)]
     fn shares(self) -> [u32; 2] {
-        let all = self.width * self.height * self.products * self.units();
+        let all = self.tiles() * self.units();
         [all / self.clusters.max(1), all % self.clusters.max(1)]
+    }
+
+    /// All tiles, of all products.
+    #[inline(always)]
+    pub fn tiles(self) -> u32 {
+        self.width * self.height * self.products
     }
 
     /// Clusters of each tile, if their number is a multiple of that of the tiles, or else 0.
     #[inline(always)]
     fn parts(self) -> u32 {
-        let tiles = (self.width * self.height * self.products).max(1);
+        let tiles = self.tiles().max(1);
         let parts = self.clusters / tiles;
         if parts * tiles == self.clusters { parts } else { 0 }
     }
@@ -185,19 +127,27 @@ impl Sequence {
     /// Work number `number` of a cluster.
     #[inline(always)]
     pub fn work(self, cluster: u32, number: u32) -> Work {
-        let Self { steps, member: Member { splits, .. }, .. } = self;
+        let Self { steps, splits, clusters, .. } = self;
         let units = self.units().max(1);
-        let whole =
-            Work { tile: cluster, first: 0, count: units, units, steps, splits, is_last: true };
-        let parts = self.parts();
-        if parts == 1 {
-            return whole;
+        let whole = |tile: u32, is_last| Work {
+            tile,
+            first: 0,
+            count: units,
+            units,
+            steps,
+            splits,
+            is_last,
+        };
+        if !self.shares_tiles {
+            let tile = cluster + number * clusters;
+            return whole(tile, tile + clusters >= self.tiles());
         }
-        if parts > 1 {
-            let (tile, part) = (cluster / parts, cluster % parts);
+        let parts = self.parts();
+        if let Some(tile) = cluster.checked_div(parts) {
+            let part = cluster - tile * parts;
             let unit = |part: u32| even(units, parts, part);
             let first = unit(part);
-            return Work { tile, first, count: unit(part + 1) - first, ..whole };
+            return Work { first, count: unit(part + 1) - first, ..whole(tile, true) };
         }
         let [share, more] = self.shares();
         let start = cluster * share + cluster.min(more);
@@ -206,7 +156,7 @@ impl Sequence {
         let first = if number == 0 { start % units } else { 0 };
         let left = end - (tile * units + first);
         let count = left.min(units - first);
-        Work { tile, first, count, is_last: count == left, ..whole }
+        Work { first, count, ..whole(tile, count == left) }
     }
 
     /// The first and the last cluster that share a tile.
@@ -243,7 +193,7 @@ impl Work {
 
 impl Entry {
     /// Words of shared memory per entry.
-    pub const WORDS: u32 = 14;
+    pub const WORDS: u32 = 10;
 
     /// The entry for the block's tile number `number`; `self` is the first of two.
     #[inline(always)]
@@ -266,12 +216,9 @@ impl Entry {
         place: [u32; 3],
         [last_panel, cols]: [u32; 2],
     ) {
-        let (Pass(pass), [first, last]) = match work.is_whole() {
-            true => (Pass::WHOLE, [0; 2]),
-            false => {
-                let part = 2 * cluster + u32::from(work.first == 0);
-                (Pass(part), sequence.clusters_of(work.tile))
-            }
+        let (part, [first, last]) = match work.is_whole() {
+            true => (u32::MAX, [0; 2]),
+            false => (2 * cluster + u32::from(work.first == 0), sequence.clusters_of(work.tile)),
         };
         let [product, row, col] = place;
         // SAFETY: the caller's contract.
@@ -280,17 +227,12 @@ impl Entry {
             self.0.store(1, product);
             self.0.store(2, row);
             self.0.store(3, col);
-            self.0.store(4, pass);
+            self.0.store(4, part);
             self.0.store(5, first);
             self.0.store(6, last);
             self.0.store(7, work.is_last.into());
             self.0.store(8, last_panel);
-            let Member { part, splits, tile, tiles } = sequence.member;
-            self.0.store(9, part);
-            self.0.store(10, splits);
-            self.0.store(11, tile);
-            self.0.store(12, tiles);
-            self.0.store(13, cols);
+            self.0.store(9, cols);
         }
     }
 
@@ -314,14 +256,14 @@ impl Entry {
         unsafe { self.0.load(8) }
     }
 
-    /// Columns of the tile that exist, unless it reaches out of C.
+    /// Columns of the tile; some may be out of C.
     ///
     /// # Safety
     /// As for [`Entry::steps`].
     #[inline(always)]
     pub unsafe fn cols(self) -> u32 {
         // SAFETY: the caller's contract.
-        unsafe { self.0.load(13) }
+        unsafe { self.0.load(9) }
     }
 
     /// The tile's product, and its first row and column there.
@@ -334,14 +276,15 @@ impl Entry {
         unsafe { (self.0.load(1), [self.0.load(2), self.0.load(3)]) }
     }
 
-    /// Where the cluster's sums go.
+    /// The number of the cluster's part of the tile, unless it has all of it.
     ///
     /// # Safety
     /// As for [`Entry::steps`].
     #[inline(always)]
-    pub unsafe fn pass(self) -> Pass {
+    pub unsafe fn part(self) -> Option<u32> {
         // SAFETY: the caller's contract.
-        Pass(unsafe { self.0.load(4) })
+        let part = unsafe { self.0.load(4) };
+        if part == u32::MAX { None } else { Some(part) }
     }
 
     /// The first and the last cluster that share the tile.
@@ -362,22 +305,5 @@ impl Entry {
     pub unsafe fn is_last(self) -> bool {
         // SAFETY: the caller's contract.
         unsafe { self.0.load(7) != 0 }
-    }
-
-    /// The block's place in its cluster.
-    ///
-    /// # Safety
-    /// As for [`Entry::steps`].
-    #[inline(always)]
-    pub unsafe fn member(self) -> Member {
-        // SAFETY: the caller's contract.
-        unsafe {
-            Member {
-                part: self.0.load(9),
-                splits: self.0.load(10),
-                tile: self.0.load(11),
-                tiles: self.0.load(12),
-            }
-        }
     }
 }

@@ -181,14 +181,17 @@ fn more_blocks_than_fit_are_the_most() {
     let with = |blocks_per_multiprocessor| {
         let whole = Configuration::new(kernel);
         let configuration = Configuration { blocks_per_multiprocessor, ..whole };
-        let gemm = Gemm::new(256, 256, 256).computed_in(Compute::Bf16);
+        let gemm = Gemm::new(8192, 8192, 256).computed_in(Compute::Bf16);
         let plan = LaunchPlan::new(&configuration, gemm, &Limits::H200, "a device").unwrap();
-        (*plan.configuration(), plan.shared_bytes())
+        (*plan.configuration(), plan.shared_bytes(), plan.block_count())
     };
     let most = kernel.blocks_per_multiprocessor();
     assert_eq!(with(Some(most + 1)), with(None));
     assert_eq!(with(Some(most)), with(None));
-    assert_ne!(with(Some(1)), with(None));
+    // A block that is alone has more memory, and there are as many as multiprocessors.
+    let ((_, alone, blocks), (_, shared, all)) = (with(Some(1)), with(None));
+    assert!(alone > shared, "{alone} bytes, and {shared}");
+    assert_eq!([blocks, all], [1, u64::from(most)].map(|each| each * 132));
 }
 
 #[test]

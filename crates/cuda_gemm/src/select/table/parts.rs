@@ -98,6 +98,10 @@ pub struct EntryCosts {
     pub out_of_bounds: f64,
     /// The growth of `store_ns` for a misaligned C. Its rows do not begin on 16 bytes.
     pub misaligned_c: f64,
+    /// The growth of `store_ns` for a C that is stored as the transpose of the result. It is for a
+    /// kernel whose launch chooses.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub transposed_c: f64,
     /// The growth of a step for misaligned operands. Threads read an A or B whose rows do not begin
     /// on 16 bytes.
     pub misaligned_operand: f64,
@@ -112,7 +116,7 @@ pub struct EntryCosts {
 
 impl EntryCosts {
     /// The names and values of all costs.
-    pub fn fields(&mut self) -> [(&'static str, &mut f64); 12] {
+    pub fn fields(&mut self) -> [(&'static str, &mut f64); 13] {
         [
             ("step_ns", &mut self.step_ns),
             ("shared_step_ns", &mut self.shared_step_ns),
@@ -123,6 +127,7 @@ impl EntryCosts {
             ("partial_ns", &mut self.partial_ns),
             ("out_of_bounds", &mut self.out_of_bounds),
             ("misaligned_c", &mut self.misaligned_c),
+            ("transposed_c", &mut self.transposed_c),
             ("misaligned_operand", &mut self.misaligned_operand),
             ("narrow_step", &mut self.narrow_step),
             ("uneven_step", &mut self.uneven_step),
@@ -151,6 +156,9 @@ pub struct DeviceCosts {
     pub copy_gbytes: f64,
     /// The rate at which the L2 cache delivers what it holds, in GB/s (10^9).
     pub l2_gbytes: f64,
+    /// The rate at which one multiprocessor reads device memory, in GB/s (10^9), if the others are
+    /// idle.
+    pub multiprocessor_gbytes: f64,
     /// From a request for a stage to its arrival from device memory, in nanoseconds.
     pub latency_ns: f64,
     /// Staging A and B, in nanoseconds, without their bytes.

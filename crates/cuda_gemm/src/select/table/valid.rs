@@ -64,6 +64,7 @@ fn check_device_costs(costs: &DeviceCosts) -> Result<(), String> {
     positive("launch_ns", launch_ns)?;
     positive("copy_gbytes", copy_gbytes)?;
     positive("l2_gbytes", l2_gbytes)?;
+    positive("multiprocessor_gbytes", costs.multiprocessor_gbytes)?;
     positive("latency_ns", costs.latency_ns)?;
     not_negative("staging_ns", staging_ns)?;
     for count in clusters {

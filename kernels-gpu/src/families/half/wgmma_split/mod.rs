@@ -21,24 +21,23 @@
 //! ```
 //!
 //! A cluster has at most eight blocks, and the number of tiles seldom fills the multiprocessors
-//! evenly. So the launch may have more clusters than tiles, or fewer: they share the steps of all
-//! tiles (*stream-K*, `device/schedule/cluster.rs`). Clusters that share a tile add it up in device
-//! memory (`device/reduce/cluster.rs`).
-//!
-//! Blocks whose tiles lie below each other read the same part of B. In a cluster each of them may
-//! copy a part of it to all (*multicast*). A stage is then empty when the warps of all these blocks
-//! have read it. The hardware merges most of what neighbours ask L2 for anyway, so this is seldom
-//! faster, and `auto` does not choose it.
+//! evenly. So the launch may let any number of clusters share the steps of all tiles (*stream-K*,
+//! `device/schedule/cluster.rs`). Clusters that share a tile add it up in device memory
+//! (`device/reduce/cluster.rs`). Without that, a block that is alone takes one whole tile after
+//! another.
 //!
 //! # What changed
 //!
 //! Against [`wgmma_persistent`](crate::ladder::tensor::sm_90a::wgmma_persistent):
 //!
 //! - A block computes partial sums of one tile or several. The launch chooses the size of a
-//!   cluster.
-//! - `wgmma` multiplies 64 rows at a time, but as few as 16 columns. If C has few rows, the launch
-//!   computes the transpose, `C^T = B^T A^T`: the operands change places, which selects another
-//!   entry point, and C is stored transposed.
+//!   cluster. A block that is alone with whole tiles works as there.
+//! - `wgmma` multiplies 64 rows at a time, but as few as 16 columns. If C has few rows, or if a
+//!   row-major B would not allow the width that is wanted, the launch computes the transpose,
+//!   `C^T = B^T A^T`: the operands change places, which selects another entry point, and C is stored
+//!   transposed.
+//! - Registers move from the producers to the consumers where a block has several warpgroups and its
+//!   multiprocessor to itself.
 //! - The launch may make tiles narrower, so that they fill the multiprocessors: it says how many
 //!   columns they have and how many stages fit. Each width has `wgmma` of its own.
 //! - Bulk copies fetch only rows that exist, since rows out of bounds take longer. The tiles that
@@ -46,8 +45,6 @@
 //!   multiplies the rest of a stage too, but nobody stores it.
 //! - Most of shared memory is stages, so that enough bytes are in flight. With smaller tiles,
 //!   two or three blocks share a multiprocessor: one loads while another adds up.
-//! - Sums are stored from shared memory, four neighbours at a time; without an epilogue or an old
-//!   C, sixteen at a time.
 //! - Kernels whose names end in `_align1` accept an A with misaligned rows, which bulk copies
 //!   cannot read. A warpgroup loads the elements instead (`device/operand/unaligned.rs`).
 //! - The next kernel may begin once every block has asked for its last tiles. If there is room,
@@ -56,6 +53,8 @@
 mod producer;
 mod storage;
 
+use core::array;
+
 use cuda_std::hint::black_box;
 use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::mem::dynamic_smem_size;
@@ -63,28 +62,32 @@ use cuda_std::prelude::*;
 use cuda_std::shared;
 use cuda_std::sm_90a::wgmma::{Accumulator, Tile, wait_group};
 use cuda_std::tma::{self, TensorMap};
-use cuda_std::{cluster, dependent_launch};
+use cuda_std::{cluster, dependent_launch, vec};
 
 use self::producer::Pipeline;
 use self::storage::Storage;
 use crate::abi::epilogue::Parameters;
 use crate::abi::tensor_core::options::{
-    BROADCAST_A, BROADCAST_B, TRANSPOSED_C, multicast_blocks, tile_columns, tile_stages,
+    BROADCAST_A, BROADCAST_B, TRANSPOSED_C, tile_columns, tile_stages,
 };
 use crate::abi::tensor_core::{
     BK, MAX_STAGES, PANEL, RESERVED_SHARED_MEMORY_PER_BLOCK, SHARED_MEMORY_PER_MULTIPROCESSOR,
-    even_part, shared_part, stored_columns, variants,
+    even_part, variants,
 };
 use crate::abi::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
 use crate::device::multiply::warpgroup::{multiply, multiply_cols};
 use crate::device::operand::unaligned::Unaligned;
 use crate::device::output::matrix::Output;
+use crate::device::output::places::NoColumnBias;
+use crate::device::output::staging::{STAGED_SUMS, STAGING, sums_of_part};
 use crate::device::output::tensor::{AT_ONCE, TensorOutput};
-use crate::device::pipeline::roles::{WARPGROUP, WM};
+use crate::device::pipeline::roles::{
+    WARPGROUP, WM, give_registers, moves_registers, take_registers,
+};
 use crate::device::pipeline::state::PipelineState;
 use crate::device::pipeline::tile_load::zero_lines;
-use crate::device::reduce::cluster::{Fixup, Shares, Sums};
-use crate::device::schedule::cluster::{Entry, Member, Pass, Sequence};
+use crate::device::reduce::cluster::{Fixup, QUAD, QUAD_COLS, Share};
+use crate::device::schedule::cluster::{Entry, Sequence};
 
 /// Threads of a warp.
 const WARP: u32 = 32;
@@ -103,7 +106,7 @@ macro_rules! kernels {
             summary: $summary,
             origin: None,
             tile: crate::abi::Tile::of_fragments([$warpgroups * WM, <[f32; $sums] as Accumulator>::COLS], $warpgroups * WARPGROUP),
-            block: [$warpgroups * WARPGROUP + $producers, 1],
+            block: [threads($warpgroups, $blocks, $producers), 1],
             grid: GridOrder::Linear,
             shared: Shared::Stages {
                 blocks: $blocks,
@@ -111,7 +114,7 @@ macro_rules! kernels {
                     Storage::<$sums, $warpgroups, $blocks>::bytes($blocks, most_stages($producers)),
                     Storage::<$sums, $warpgroups, $blocks>::bytes(1, most_stages($producers)),
                 ],
-                front: match is_fixed($warpgroups, $blocks, $producers) {
+                front: match copies($producers) {
                     true => None,
                     false => Some(Storage::<$sums, $warpgroups, $blocks>::FRONT),
                 },
@@ -140,7 +143,7 @@ macro_rules! kernels {
         ///   launch may begin early.
         /// - Nothing else writes A or B, or touches C, during the launch.
         #[kernel(
-            block = $warpgroups * WARPGROUP + $producers,
+            block = threads($warpgroups, $blocks, $producers),
             min_blocks = $blocks,
             variants(
                 MN_A = false as _ | true as ta,
@@ -168,8 +171,8 @@ macro_rules! kernels {
             lda: u32,
             stride_a: u64,
         ) {
-            let output = |options: u32, n: u32| {
-                let [rows, cols] = if options & TRANSPOSED_C != 0 { [n, m] } else { [m, n] };
+            let output = |options: u32, ends: [u32; 2]| {
+                let [rows, cols] = in_c(options, ends);
                 // SAFETY: the caller keeps the contract, and there is no other output.
                 unsafe {
                     let c = Output::new(c, ldc, rows, cols, alpha, beta);
@@ -204,9 +207,6 @@ kernels! {
     /// For up to 32 rows or columns.
     TILE_128X32 = wgmma_split_128x32: "wgmma_split_64x16 with 128 x 32 outputs per block",
         [f32; 16] x 2, 2 per multiprocessor, 32 producers;
-    /// For larger squares.
-    TILE_128X128 = wgmma_split_128x128: "wgmma_split_64x16 with 128 x 128 outputs per block",
-        [f32; 64] x 2, 2 per multiprocessor, 32 producers;
     /// For up to 64 rows or columns.
     TILE_64X64 = wgmma_split_64x64: "wgmma_split_64x16 with 64 x 64 outputs per block",
         [f32; 32] x 1, 3 per multiprocessor, 32 producers;
@@ -224,13 +224,13 @@ kernels! {
         [f32; 96] x 3, 1 per multiprocessor, 32 producers;
     /// For an A with misaligned rows, with up to 16 rows or columns.
     TILE_64X16_ALIGN1 = wgmma_split_64x16_align1: "split-K in clusters, of an A whose rows need not begin on 16 bytes: 64 x 16 outputs per block",
-        [f32; 8] x 1, 3 per multiprocessor, 128 producers;
+        [f32; 8] x 1, 2 per multiprocessor, 128 producers;
     /// For an A with misaligned rows, with up to 32 rows or columns.
     TILE_64X32_ALIGN1 = wgmma_split_64x32_align1: "wgmma_split_64x16_align1 with 64 x 32 outputs per block",
-        [f32; 16] x 1, 3 per multiprocessor, 128 producers;
+        [f32; 16] x 1, 2 per multiprocessor, 128 producers;
     /// For an A with misaligned rows, with up to 64 rows or columns.
     TILE_64X64_ALIGN1 = wgmma_split_64x64_align1: "wgmma_split_64x16_align1 with 64 x 64 outputs per block",
-        [f32; 32] x 1, 3 per multiprocessor, 128 producers;
+        [f32; 32] x 1, 2 per multiprocessor, 128 producers;
 }
 
 /// The products of a launch.
@@ -246,6 +246,12 @@ struct Products {
     options: u32,
 }
 
+/// A pair of a row and a column of the product, in the order in which C has them.
+#[inline(always)]
+const fn in_c(options: u32, [row, col]: [u32; 2]) -> [u32; 2] {
+    if options & TRANSPOSED_C != 0 { [col, row] } else { [row, col] }
+}
+
 /// A and B: both from bulk copies, or A from the producers' own loads.
 #[derive(Clone, Copy)]
 struct Operands<'a, const MN_A: bool> {
@@ -258,9 +264,14 @@ const fn copies(producers: u32) -> bool {
     producers == WARPGROUP
 }
 
-/// Whether all tiles have all columns: registers are short.
-const fn is_fixed(warpgroups: u32, blocks: u32, producers: u32) -> bool {
-    copies(producers) || warpgroups * blocks == 4
+/// Whether registers move from the producers to the consumers: otherwise those are short.
+const fn moves(warpgroups: u32, blocks: u32) -> bool {
+    blocks == 1 && moves_registers(warpgroups)
+}
+
+/// Threads of a block. Registers move between whole warpgroups.
+const fn threads(warpgroups: u32, blocks: u32, producers: u32) -> u32 {
+    warpgroups * WARPGROUP + if moves(warpgroups, blocks) { WARPGROUP } else { producers }
 }
 
 /// The most stages of a block with this number of producers.
@@ -292,7 +303,7 @@ unsafe fn gemm<
     [m, n, k]: [u32; 3],
     products: Products,
     operands: Operands<MN_A>,
-    output: impl Fn(u32, u32) -> TensorOutput<F16>,
+    output: impl Fn(u32, [u32; 2]) -> TensorOutput<F16>,
     fixup: Fixup,
 ) where
     [f32; SUMS]: Accumulator,
@@ -301,67 +312,63 @@ unsafe fn gemm<
     let most_cols = Storage::<SUMS, WARPGROUPS, BLOCKS>::BN;
     let stage_a = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGE_A;
     let tid = thread::thread_idx_x();
-    // Producers that copy A for their block do not wait for other blocks.
-    let member = Member::of_block(match copies(PRODUCERS) {
-        true => 1,
-        false => multicast_blocks(products.options),
-    });
-    let index = thread::block_idx_x() / member.blocks().max(1);
+    let (rank, splits) = (cluster::cluster_ctarank(), cluster::cluster_nctarank().max(1));
+    let index = thread::block_idx_x() / splits;
     // Columns that `wgmma` multiplies, and those of them that are copied.
-    let is_fixed = const { is_fixed(WARPGROUPS, BLOCKS, PRODUCERS) };
-    let bn = if is_fixed { most_cols } else { tile_columns(products.options) };
-    let cols = if MN_B { bn } else { shared_part(n, bn, member.tiles) };
+    let bn = if copies(PRODUCERS) { most_cols } else { tile_columns(products.options) };
+    let cols = if MN_B { bn } else { even_part(n, bn) };
     // Recomputed at each use, so that it occupies no registers in between.
-    let sequence =
-        || Sequence::new([black_box(m), n, k], [bm, bn], black_box(products.count), member);
+    let sequence = || {
+        let (m, count) = (black_box(m), black_box(products.count));
+        Sequence::new([m, n, k], [bm, bn], count, splits, !fixup.partials.is_null())
+    };
     if k == 0 {
         dependent_launch::wait();
         // A path of its own: a second path to the accumulators would make `ptxas` serialise all
         // `wgmma`.
-        let transposed = products.options & TRANSPOSED_C != 0;
-        let in_c = |row: u32, col: u32| if transposed { (col, row) } else { (row, col) };
-        for at in
-            (tid..bm / AT_ONCE as u32 * bn).step_by((WARPGROUPS * WARPGROUP + PRODUCERS) as usize)
-        {
-            // Recomputed for each vector instead of kept in registers.
-            let [product, y, x] = sequence().place(black_box(index));
-            let c = output(black_box(products.options), n).of_product(product, products.stride_c);
-            let (row, col) = (y * bm + at / bn * AT_ONCE as u32, x * bn + at % bn);
-            // SAFETY: elements of the block's tile, this thread's alone.
-            unsafe { c.store_empty(|i| in_c(row + i as u32, col)) };
+        let threads = threads(WARPGROUPS, BLOCKS, PRODUCERS) as usize;
+        let mut tile = index;
+        while tile < sequence().tiles() {
+            for at in (tid..bm / AT_ONCE as u32 * bn).step_by(threads) {
+                // Recomputed for each vector instead of kept in registers.
+                let [product, y, x] = sequence().place(black_box(tile));
+                let options = black_box(products.options);
+                let c = output(options, [black_box(m), n]).of_product(product, products.stride_c);
+                let (row, col) = (y * bm + at / bn * AT_ONCE as u32, x * bn + at % bn);
+                // SAFETY: elements of the cluster's tile, this thread's alone, or those of blocks
+                // that store the same.
+                unsafe { c.store_empty(|i| in_c(options, [row + i as u32, col]).into()) };
+            }
+            tile += thread::grid_dim_x() / splits;
         }
         return;
     }
     let memory = shared::dynamic_shared_mem::<u8>();
-    let lines_b = match MN_B {
-        true => bn.next_multiple_of(Storage::<SUMS, WARPGROUPS, BLOCKS>::PANEL),
-        false => bn,
-    };
     // From a parameter, so that it is in a uniform register, and so is all that follows from it.
-    let stages = match is_fixed {
+    let stages = match copies(PRODUCERS) {
         true => Storage::<SUMS, WARPGROUPS, BLOCKS>::stages(dynamic_smem_size()),
         false => tile_stages(products.options),
     };
     let stages_at = Storage::<SUMS, WARPGROUPS, BLOCKS>::stages_at(memory.address());
     let smem = memory.add(stages_at).cast::<u16>();
-    let stage_elements = stage_a + lines_b * BK;
+    let stage_elements = stage_a + bn * BK;
     let full = Mbarrier::at(memory.cast());
     let empty = Mbarrier::at(memory.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::EMPTY_AT).cast());
     let read = Mbarrier::at(memory.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::READ_AT).cast());
     let said = memory.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::SAID_AT).cast();
+    let staging = memory.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGING_AT).cast();
     let entries = Entry(memory.add(Storage::<SUMS, WARPGROUPS, BLOCKS>::ENTRIES_AT).cast());
     // Boxes of K-major operands have only the rows that are there: out-of-bounds rows take longer
-    // to copy. `wgmma` also reads the other lines of a stage, so those need some value. The value
-    // is zero, or later a sum that lay in the stages' memory.
+    // to copy. `wgmma` also reads the other lines of a stage. They are zero at first, and may hold
+    // old sums later; nobody stores what comes of them.
     let rows = if MN_A || copies(PRODUCERS) { WM } else { even_part(m, WM) };
-    let copied_b = if MN_B { lines_b } else { cols };
-    let threads = WARPGROUPS * WARPGROUP + PRODUCERS;
+    let threads = threads(WARPGROUPS, BLOCKS, PRODUCERS);
     for stage in 0..stages {
         let stage = smem.add(stage * stage_elements);
         // SAFETY: in the stages, which nobody reads or writes before the block's barrier.
         unsafe {
             zero_lines(stage, WARPGROUPS, [rows, WM], threads);
-            zero_lines(stage.add(stage_a), 1, [copied_b, lines_b], threads);
+            zero_lines(stage.add(stage_a), 1, [cols, bn], threads);
         }
     }
     tma::fence_proxy_async();
@@ -373,8 +380,8 @@ unsafe fn gemm<
                 // The first producer arrives for the bytes that it asks for; so does each warp that
                 // copies A.
                 full.add(stage).init(if copies(PRODUCERS) { 1 + PRODUCERS / WARP } else { 1 });
-                // A thread of each warp that reads what this block copies.
-                empty.add(stage).init(4 * WARPGROUPS * member.tiles);
+                // A thread of each warp with sums.
+                empty.add(stage).init(4 * WARPGROUPS);
             }
             for entry in 0..2 {
                 read.add(entry).init(4 * WARPGROUPS);
@@ -386,24 +393,23 @@ unsafe fn gemm<
         }
         mbarrier::fence_init();
     }
-    if member.tiles > 1 {
-        // Blocks copy to each other's stages, and arrive at each other's barriers.
-        cluster::sync();
-    } else {
-        thread::sync_threads();
-    }
+    thread::sync_threads();
 
     // SAFETY: whole warps.
     if unsafe { uniform(tid / WARPGROUP) } == WARPGROUPS {
+        if const { moves(WARPGROUPS, BLOCKS) } {
+            // SAFETY: a whole warpgroup, the block's last. The others take what it gives.
+            unsafe { give_registers::<WARPGROUPS>() };
+        }
         let thread = tid % WARPGROUP;
         if thread == 0 || copies(PRODUCERS) {
-            let pipeline = Pipeline { stages, smem, lines_b, full, empty, read, entries };
+            let pipeline = Pipeline { stages, smem, bn, full, empty, read, entries };
             // SAFETY: the first producer, or all producers if they copy, behind the block's
             // barrier. A and B are as the launch promises.
             unsafe {
                 pipeline.fill::<SUMS, WARPGROUPS, BLOCKS, PRODUCERS, MN_A, MN_B>(
                     sequence,
-                    (index, member),
+                    [index, rank, splits],
                     products,
                     operands,
                     [m, rows, cols],
@@ -420,21 +426,19 @@ unsafe fn gemm<
         return;
     }
 
+    if const { moves(WARPGROUPS, BLOCKS) } {
+        // SAFETY: each of the other warpgroups, once.
+        unsafe { take_registers::<WARPGROUPS>() };
+    }
     dependent_launch::wait();
     let lane = warp::lane_id();
-    // Each block that copied a part of B may copy again. A lane knows one of them.
-    let arrives = lane < member.tiles;
-    let reader = member.rank_of(if arrives { lane } else { 0 }, member.part);
-    // SAFETY: the block is there.
-    let reader = unsafe { empty.mapa(reader) };
-    // SAFETY: the barriers are initialised, and no block exits before the others have passed the
-    // cluster's last barrier.
+    // SAFETY: the barriers are initialised. One thread of each warp arrives, since a warp that
+    // waits for a group knows only of its own part.
     let release = |stage: u32| unsafe {
-        if arrives {
-            mbarrier::arrive_remote(reader.add(stage));
+        if lane == 0 {
+            empty.add(stage).arrive();
         }
     };
-    let pitch = Storage::<SUMS, WARPGROUPS, BLOCKS>::PITCH;
     let (mut state, mut number) = (PipelineState::FIRST, 0);
     loop {
         let mut acc = [0.0f32; SUMS];
@@ -459,8 +463,7 @@ unsafe fn gemm<
             //   threads. `wgmma` itself (`.sync`) waits for threads that a wait or a release
             //   delays.
             // - The stage is full and lies as the maps copy it. It stays until it is released, when
-            //   its group is done. One thread of each warp arrives, since a warp that waits for a
-            //   group knows only of its own part.
+            //   its group is done.
             // - Nothing touches the sums before the wait.
             unsafe {
                 full.add(state.stage).wait_parity(state.parity);
@@ -468,7 +471,7 @@ unsafe fn gemm<
                 if MN_B && most_cols < PANEL {
                     let b = Tile::mn_major_narrow(b, most_cols);
                     multiply::<SUMS, F16, _, _>(&mut acc, a, b, step > 0);
-                } else if is_fixed {
+                } else if copies(PRODUCERS) {
                     multiply::<SUMS, F16, _, _>(&mut acc, a, Tile::<MN_B>::at(b), step > 0);
                 } else {
                     let b = Tile::<MN_B>::at(b);
@@ -485,104 +488,151 @@ unsafe fn gemm<
                 break;
             }
         }
-        // SAFETY: as above. Other warpgroups also read the stages: all consumers, and nobody else,
-        // meet.
-        unsafe {
-            acc.wait();
-            release(state.stage_before(stages));
-            consumers_meet::<WARPGROUPS>();
-        }
+        // SAFETY: as above.
+        unsafe { acc.wait() };
+        release(state.stage_before(stages));
         // Behind `black_box`, so that the loop along K keeps none of it in registers.
-        let (options, tid, lane) = (black_box(products.options), black_box(tid), black_box(lane));
-        let sums_at = Storage::<SUMS, WARPGROUPS, BLOCKS>::sums_at(stages_at);
-        let sums = memory.add(black_box(sums_at)).cast::<f32>();
+        let (options, warp, lane) =
+            (black_box(products.options), black_box(tid) / WARP, black_box(lane));
         let cols = match copies(PRODUCERS) {
             // Computed again, since registers are short.
-            true if !MN_B => shared_part(black_box(n), bn, 1),
+            true if !MN_B => even_part(black_box(n), bn),
             true => bn,
-            // SAFETY: the entry has been written.
-            false => unsafe { entry.cols() },
+            // SAFETY: the entry has been written. It stays until all warps have arrived at `read`,
+            // or until the producer has passed the next tile's second barrier.
+            false => unsafe { uniform(entry.cols()) },
         };
-        let size = [bm, stored_columns(bn)];
-        // SAFETY: each thread stores its own sums. Nobody still reads an earlier tile's sums there,
-        // and all copies arrived and were read before the barrier.
-        unsafe {
-            let mine = sums.add(lane % 4 * 2 * pitch + tid / WARP * 16 + lane / 4);
-            for cols in 0..SUMS as u32 / 8 {
-                if cols * 16 < size[1] {
-                    for i in cols * 8..cols * 8 + 8 {
-                        let to = i / 4 * 8 * pitch + i % 2 * pitch + i / 2 % 2 * 8;
-                        mine.store(to, acc[i as usize]);
-                    }
+        let share = || Share::new([black_box(warp), black_box(lane)], cols, [rank, splits]);
+        let sums = smem.cast::<f32>();
+        if splits > 1 {
+            let own = share();
+            // SAFETY:
+            // - All consumers, and nobody else, meet: all copies arrived and were read.
+            // - Each thread stores its own sums, on 16 bytes. Nobody still reads those of an
+            //   earlier tile, since all have waited for the cluster.
+            // - All blocks of the cluster have stored their sums when they are added up, and
+            //   none leaves, or stores others, before the barrier below.
+            unsafe {
+                consumers_meet::<WARPGROUPS>();
+                own.store_own(&acc, |at, quad| sums.store_vec(at, quad));
+                cluster::sync();
+                own.add_up_cluster::<SUMS>(sums, [rank, splits]);
+                if entry.is_last() {
+                    // Others wait only until this thread has read their sums.
+                    cluster::arrive();
                 }
             }
+            // The sums are in shared memory now. Zeros free their registers.
+            acc = [0.0; SUMS];
         }
-        // SAFETY: the entry stays until the producer has passed the next tile's second barrier. If
-        // the block is alone, it stays until all warps have arrived at `read`.
-        let member = unsafe { entry.member() };
-        let is_alone = member.blocks() == 1;
-        if is_alone {
-            // SAFETY: the consumers alone, all of them.
-            unsafe { consumers_meet::<WARPGROUPS>() };
-        } else {
-            cluster::sync();
+        let mut is_last_part = true;
+        // SAFETY: as above.
+        if let Some(part) = unsafe { entry.part() } {
+            // SAFETY:
+            // - Each thread stores its own sums, or its share of the cluster's, on 16 bytes.
+            // - Whole warps arrive. Each cluster has a counter for each warp of each of its blocks.
+            // - The last warp to arrive adds up the parts. Each lane reads what the same lanes of
+            //   other clusters have stored.
+            unsafe {
+                let (share, to) = (share(), fixup.part(bm * bn, part));
+                let store = |at: u32, quad| vec::store4(to.wrapping_add(at as usize), quad);
+                match splits {
+                    1 => share.store_own(&acc, store),
+                    _ => share.store_total(sums, store),
+                }
+                let clusters @ [first, last] = entry.clusters();
+                let counter = (first * splits + rank) * (4 * WARPGROUPS) + warp;
+                is_last_part = fixup.arrive(counter, last - first, said.add(uniform(warp)));
+                if is_last_part && splits == 1 {
+                    acc = share.add_up_own(fixup, bm * bn, clusters);
+                } else if is_last_part {
+                    share.add_up_parts(fixup, bm * bn, clusters, sums);
+                }
+            }
         }
         // SAFETY: as above.
-        let mut pass = unsafe { entry.pass() };
-        let shares = Shares { member, warp: tid / WARP, warps: 4 * WARPGROUPS, lane };
-        let transposed = options & TRANSPOSED_C != 0;
-        let c = |product| {
-            // SAFETY: as above.
-            let (_, [_, col]) = unsafe { entry.place() };
-            output(black_box(options), n.min(col + cols)).of_product(product, products.stride_c)
+        let (product, [row, col]) = unsafe { entry.place() };
+        let c = || {
+            let panel_row = row + black_box(warp) / 4 * rows;
+            let ends = [black_box(m).min(panel_row + rows), black_box(n).min(col + cols)];
+            output(black_box(options), ends).of_product(black_box(product), products.stride_c)
         };
-        let from = Sums { size, rows, at: sums, pitch };
-        loop {
-            // SAFETY: all blocks of the cluster have stored their sums, and none leaves before the
-            // wait below. No two warps have the same share.
+        let (down, strip) = (row + warp / 4 * rows + warp % 4 * 16, staging.add(warp * STAGING));
+        let transposed = options & TRANSPOSED_C != 0;
+        if is_last_part && splits == 1 && c().is_simple::<NoColumnBias>(transposed) {
+            let (at, acc) = ([down, col], array::from_ref(&acc));
+            // SAFETY: whole warps, each with its own memory and sums. Nobody else stores these
+            // elements.
             unsafe {
-                let (product, place) = entry.place();
-                if member.splits == 1 && pass == Pass::WHOLE && c(product).is_plain() {
-                    from.store(transposed, c(product), place, tid);
-                } else {
-                    shares.add_up(from, transposed, c, entry, fixup, pass);
+                c().store_simple::<WM, true, _, _, _>(
+                    transposed,
+                    at,
+                    lane,
+                    strip,
+                    NoColumnBias,
+                    acc,
+                );
+            }
+        } else if is_last_part {
+            // The quads of 32 columns at a time.
+            let each = if SUMS < STAGED_SUMS { SUMS } else { STAGED_SUMS } as u32 / QUAD;
+            let Share { begin, end, .. } = share();
+            let mut quad = begin;
+            while quad < end {
+                // Addresses are recomputed for each part instead of kept in registers.
+                let (share, lane, down) = (share(), black_box(lane), black_box(down));
+                let options = black_box(options);
+                let mut part = [0.0; STAGED_SUMS];
+                // SAFETY: the quads are this thread's own, on 16 bytes. No other warp stores these
+                // elements.
+                unsafe {
+                    if splits == 1 {
+                        let sums =
+                            sums_of_part(array::from_ref(&acc), each as usize * 4, quad / each);
+                        part = array::from_fn(|i| sums[i]);
+                    } else {
+                        for i in 0..each {
+                            if quad + i < share.end {
+                                let quad: [f32; 4] = sums.load_vec(share.at(quad + i));
+                                for j in 0..4 {
+                                    part[i as usize * 4 + j] = quad[j];
+                                }
+                            }
+                        }
+                    }
+                    let ends = [u32::MAX, col + end * QUAD_COLS];
+                    let place = [down, col + quad * QUAD_COLS];
+                    let transposed = options & TRANSPOSED_C != 0;
+                    let c = c().cut(in_c(options, ends));
+                    if c.is_simple::<NoColumnBias>(transposed) {
+                        let (bias, part) = (NoColumnBias, &[part]);
+                        c.store_simple::<WM, true, _, _, _>(
+                            transposed, place, lane, strip, bias, part,
+                        );
+                    } else {
+                        c.store_part(transposed, place, lane, strip, part);
+                    }
                 }
+                quad += each;
             }
-            if pass != Pass::FIXUP && !is_alone {
-                // This thread has read all the sums that it adds up. The producer may now write the
-                // other entry; it writes this one only behind the second barrier of the next tile.
-                // SAFETY: the wait is below.
-                unsafe { cluster::arrive() };
-            }
-            if pass.part().is_none() {
-                break;
-            }
-            // SAFETY: whole warps; each cluster has a counter for each warp of each of its blocks.
-            let is_last_part = unsafe {
-                let [first, last] = entry.clusters();
-                let block = first * member.blocks() + member.rank();
-                let counter = block * shares.warps + shares.warp;
-                fixup.arrive(counter, last - first, said.add(uniform(shares.warp)))
-            };
-            if !is_last_part {
-                break;
-            }
-            pass = Pass::FIXUP;
         }
-        if !is_alone {
-            // No block leaves, or stores its next sums, before the others have read these.
-            // SAFETY: the thread has arrived.
-            unsafe { cluster::wait() };
+        if splits > 1 {
+            // No block leaves, or stores its next sums, before the others have read these. The
+            // producer may then write the other entry, and the stages over the sums; it writes this
+            // entry only behind the second barrier of the next tile.
+            // SAFETY: each thread arrives once, here or above, and waits once.
+            unsafe {
+                if !entry.is_last() {
+                    cluster::arrive();
+                }
+                cluster::wait();
+            }
         }
         // SAFETY: as above; whole warps.
         if unsafe { uniform(entry.is_last().into()) } != 0 {
             break;
         }
-        if is_alone {
-            if !Storage::<SUMS, WARPGROUPS, BLOCKS>::SEPARATE {
-                // Copies will overwrite the memory of the sums.
-                tma::fence_proxy_async();
-            }
+        if splits == 1 {
             // SAFETY: whole warps; one thread of each arrives.
             unsafe {
                 warp::sync_warp(u32::MAX);

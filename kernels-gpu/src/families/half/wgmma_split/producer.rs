@@ -10,7 +10,7 @@ use super::{Operands, Products, WM, copies};
 use crate::abi::tensor_core::BK;
 use crate::device::pipeline::state::PipelineState;
 use crate::device::pipeline::tile_load::load_tile;
-use crate::device::schedule::cluster::{Entry, Member, Sequence};
+use crate::device::schedule::cluster::{Entry, Sequence};
 
 /// Bytes of A that each block prefetches to L2 before the kernel in front of it has ended. All
 /// blocks together ask for about what device memory delivers meanwhile.
@@ -23,12 +23,13 @@ pub struct Pipeline {
     pub stages: u32,
     /// The stages, each of A and then of B.
     pub smem: SharedPtr<u16>,
-    /// Lines of B in a stage, or columns of its panels.
-    pub lines_b: u32,
+    /// Columns of a tile: lines of B in a stage, or columns of its panels.
+    pub bn: u32,
     /// Of each stage: it is full, or it has been read.
     pub full: Mbarrier,
     pub empty: Mbarrier,
-    /// Of each entry: its tile has been added up.
+    /// Of each entry: its tile has been stored, if the block is alone. Otherwise the cluster's
+    /// barriers say so.
     pub read: Mbarrier,
     /// The messages to the consumers about tiles.
     pub entries: Entry,
@@ -37,8 +38,8 @@ pub struct Pipeline {
 impl Pipeline {
     /// Fills the stages, tile after tile, with the work of one block.
     ///
-    /// The block is `member` of cluster `index`. A has `m` rows, a panel of a tile `rows`, and a
-    /// tile `cols` columns.
+    /// The block is number `rank` of `splits` in cluster `index`. A has `m` rows, a panel of a tile
+    /// `rows`, and a tile `cols` columns.
     ///
     /// # Safety
     /// - The first producer calls this. If the producers copy A, all of them do.
@@ -56,24 +57,17 @@ impl Pipeline {
     >(
         self,
         sequence: impl Fn() -> Sequence,
-        (index, member): (u32, Member),
+        [index, rank, splits]: [u32; 3],
         products: Products,
         Operands { maps: [map_a, map_b], unaligned }: Operands<MN_A>,
         [m, rows, cols]: [u32; 3],
         thread: u32,
     ) {
-        let Self { stages, smem, lines_b, full, empty, read, entries } = self;
+        let Self { stages, smem, bn, full, empty, read, entries } = self;
         let bm = Storage::<SUMS, WARPGROUPS, BLOCKS>::BM;
         let stage_a = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGE_A;
-        let lag = Storage::<SUMS, WARPGROUPS, BLOCKS>::LAG;
         let known = sequence();
-        let [once_a, once_b] = known.read_once([bm, lines_b], [products.step_a, products.step_b]);
-        // Lines of B in a block's part: along K, or columns. The blocks that get it.
-        // The number of blocks is a power of two, so this is a shift: a 16-bit quotient would be a
-        // call, and a call rules out uniform registers.
-        let [depth, part_cols] = [BK, cols].map(|all| all >> member.tiles.trailing_zeros());
-        let ranks = ((1u32 << member.tiles) - 1) << member.rank_of(0, member.part);
-        let ranks = ranks as u16;
+        let [once_a, once_b] = known.read_once([bm, bn], [products.step_a, products.step_b]);
         let mut state = PipelineState::FIRST;
         let (mut number, mut most) = (0, PREFETCHED / (2 * stage_a));
         loop {
@@ -82,10 +76,8 @@ impl Pipeline {
             let work = tiles.work(index, number);
             let [product, y, x] = tiles.place(work.tile);
             let (row, col) = (y * WARPGROUPS * rows, x * cols);
-            // A tile behind the last row is the first one once more, and not stored.
-            let from_row = if row < m { row } else { 0 };
-            let panels = (m - from_row).div_ceil(rows.max(1)).min(WARPGROUPS);
-            let [begin, end] = work.part(member.part);
+            let panels = (m - row).div_ceil(rows.max(1)).min(WARPGROUPS);
+            let [begin, end] = work.part(rank);
             let [product_a, product_b] =
                 [product * products.step_a, product * products.step_b].map(u32::cast_signed);
             // Prefetch A while the kernel before this one ends, or while the last tile's sums are
@@ -94,32 +86,30 @@ impl Pipeline {
             for step in begin..prefetched {
                 let at = (step * BK).cast_signed();
                 for panel in 0..panels {
-                    let row = (from_row + panel * rows).cast_signed();
+                    let row = (row + panel * rows).cast_signed();
                     let at = if MN_A { [row, at, product_a] } else { [at, row, product_a] };
                     // SAFETY: a grid constant, which describes A. A later copy sees what L2 then
                     // has.
                     unsafe { tma::prefetch_tile(map_a, at) };
                 }
             }
-            // This tile overwrites the entry of two tiles ago. Its stages may lie where the sums of
-            // the tile before are, until those have been read.
+            // This tile overwrites the entry of two tiles ago. If the blocks of a cluster share
+            // tiles, its stages lie where the sums of the tile before are.
             if number == 0 {
                 dependent_launch::wait();
-            } else if member.blocks() > 1 {
+            } else if splits > 1 {
                 cluster::sync();
                 cluster::sync();
-                if !Storage::<SUMS, WARPGROUPS, BLOCKS>::SEPARATE {
-                    // All blocks have read the sums that copies will overwrite.
-                    tma::fence_proxy_async_all();
-                }
-            } else if number >= lag {
-                let tile = number - lag;
+                // All blocks have read the sums that copies will overwrite.
+                tma::fence_proxy_async_all();
+            } else if number > 1 {
+                let tile = number - 2;
                 // SAFETY: this thread waits for each barrier's phases one after the other.
                 unsafe { read.add(tile % 2).wait_parity(tile / 2 % 2) };
             }
             if thread == 0 {
-                // SAFETY: no consumer reads the new entry before a stage is full, nor the old one
-                // behind the second barrier.
+                // SAFETY: no consumer reads the new entry before a stage is full. None still reads the
+                // old one: this thread has waited for that above.
                 unsafe {
                     let entry = entries.of(number);
                     entry.write(
@@ -139,42 +129,34 @@ impl Pipeline {
                 // else reads or writes the stage, and no other thread writes what this one does. A
                 // is as the launch promises.
                 unsafe {
-                    let to_a = smem.add(state.stage * (stage_a + lines_b * BK));
+                    let to_a = smem.add(state.stage * (stage_a + bn * BK));
                     let at = (step * BK).cast_signed();
-                    let place = [step * BK, from_row];
+                    let place = [step * BK, row];
                     let is_empty = || empty.add(state.stage).wait_parity(state.parity ^ 1);
                     let loaded = copies(PRODUCERS).then(|| unaligned.load(place, thread));
                     if thread == 0 {
                         is_empty();
                         let bytes_a = if copies(PRODUCERS) { 0 } else { 2 * panels * rows * BK };
-                        let cols_b = if MN_B { lines_b } else { cols };
+                        let cols_b = if MN_B { bn } else { cols };
                         full.arrive_expect_tx(bytes_a + 2 * cols_b * BK);
                         let panels = if copies(PRODUCERS) { 0 } else { panels };
                         for panel in 0..panels {
-                            let row = (from_row + panel * rows).cast_signed();
+                            let row = (row + panel * rows).cast_signed();
                             let to = to_a.add(panel * (WM * BK));
                             let place = if MN_A { [row, at] } else { [at, row] };
                             load_tile(to, map_a, [place[0], place[1], product_a], full, once_a);
                         }
-                        // Of B, each tile of the cluster gets this block's part.
-                        let load_b = |to, at| match member.tiles {
-                            1 => load_tile(to, map_b, at, full, once_b),
-                            _ => tma::load_multicast(to, map_b, at, full, ranks),
-                        };
                         let to = to_a.add(stage_a);
                         if MN_B {
                             let panel_cols = Storage::<SUMS, WARPGROUPS, BLOCKS>::PANEL;
-                            let line = member.tile * depth;
-                            let at = at + line.cast_signed();
-                            for panel in 0..lines_b / panel_cols {
+                            for panel in 0..bn / panel_cols {
                                 let col = (col + panel * panel_cols).cast_signed();
-                                let to = to.add((panel * BK + line) * panel_cols);
-                                load_b(to, [col, at, product_b]);
+                                let to = to.add(panel * BK * panel_cols);
+                                load_tile(to, map_b, [col, at, product_b], full, once_b);
                             }
                         } else {
-                            let line = member.tile * part_cols;
-                            let col = (col + line).cast_signed();
-                            load_b(to.add(line * BK), [at, col, product_b]);
+                            let col = col.cast_signed();
+                            load_tile(to, map_b, [at, col, product_b], full, once_b);
                         }
                     }
                     if let Some(loaded) = loaded {
@@ -198,8 +180,8 @@ impl Pipeline {
                 break;
             }
             number += 1;
-            // Without other blocks, copies do not wait for sums that have memory of their own.
-            most = if lag == 1 || member.blocks() > 1 { stages } else { 0 };
+            // Without other blocks, copies do not wait for sums.
+            most = if splits > 1 { stages } else { 0 };
         }
     }
 }

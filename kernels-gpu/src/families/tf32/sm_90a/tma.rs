@@ -266,7 +266,7 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
 
         if warpgroup == WARPGROUPS {
             // SAFETY: a whole warpgroup, the block's last. The others take what it gives.
-            unsafe { give_registers() };
+            unsafe { give_registers::<WARPGROUPS>() };
             if tid != WARPGROUPS * WARPGROUP {
                 return;
             }
@@ -306,7 +306,7 @@ impl<const SUMS: usize, const STAGES: u32> Storage<SUMS, STAGES> {
         }
 
         // SAFETY: each of the other warpgroups, once.
-        unsafe { take_registers() };
+        unsafe { take_registers::<WARPGROUPS>() };
         let (warp, lane) = (tid / 32 % 4, warp::lane_id());
         let b_mine = b_smem.add(warpgroup * (WN * BK));
         let staging = a_smem.add(Self::STAGING_AT + warpgroup * STAGING);

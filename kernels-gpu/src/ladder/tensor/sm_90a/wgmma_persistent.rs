@@ -196,12 +196,6 @@ kernels! {
     /// If its tiles leave fewer multiprocessors idle in the tail wave.
     TILE_128X192 = wgmma_128x192: "wgmma_persistent with 128 x 192 outputs per block",
         [f32; 96] x 2, 5 stages;
-    /// As above.
-    TILE_128X160 = wgmma_128x160: "wgmma_persistent with 128 x 160 outputs per block",
-        [f32; 80] x 2, 5 stages;
-    /// As above.
-    TILE_128X224 = wgmma_128x224: "wgmma_persistent with 128 x 224 outputs per block",
-        [f32; 112] x 2, 4 stages;
     /// For products with too few tiles of those sizes for all multiprocessors.
     TILE_128X128 = wgmma_128x128 and wgmma_128x128_grouped: "wgmma_persistent with 128 x 128 outputs per block",
         [f32; 64] x 2, 6 stages;
@@ -323,7 +317,7 @@ unsafe fn gemm<
     if warpgroup == WARPGROUPS {
         if moves_registers(WARPGROUPS) {
             // SAFETY: a whole warpgroup, the block's last. The others take what it gives.
-            unsafe { give_registers() };
+            unsafe { give_registers::<WARPGROUPS>() };
         }
         if tid == WARPGROUPS * WARPGROUP {
             // SAFETY: one thread of the block; the maps are as the caller promises.
@@ -334,7 +328,7 @@ unsafe fn gemm<
 
     if moves_registers(WARPGROUPS) {
         // SAFETY: each of the other warpgroups, once.
-        unsafe { take_registers() };
+        unsafe { take_registers::<WARPGROUPS>() };
     }
     let lane = warp::lane_id();
     // SAFETY: the barriers are initialised. One thread of each warp arrives, since a warp that

@@ -208,7 +208,7 @@ unsafe fn gemm<const F16: bool, const TRANS_A: bool, const TRANS_B: bool>(
 
     if warpgroup == WARPGROUPS {
         // SAFETY: a whole warpgroup, the block's last. The others take what it gives.
-        unsafe { give_registers() };
+        unsafe { give_registers::<WARPGROUPS>() };
         if tid == WARPGROUPS * WARPGROUP {
             // SAFETY: one thread of the block; the maps are as the caller promises.
             unsafe { stages.produce::<false, TRANS_A, TRANS_B>(tiles, steps, maps) };
@@ -217,7 +217,7 @@ unsafe fn gemm<const F16: bool, const TRANS_A: bool, const TRANS_B: bool>(
     }
 
     // SAFETY: each of the other warpgroups, once.
-    unsafe { take_registers() };
+    unsafe { take_registers::<WARPGROUPS>() };
     let lane = warp::lane_id();
     // SAFETY: the barriers are initialised. One thread of each warp arrives, since a warp that
     // waits for a group knows only of its own part.
