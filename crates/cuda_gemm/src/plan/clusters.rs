@@ -58,9 +58,8 @@ pub(crate) fn columns_and_stages(
         true => even_part(form.gemm.n as u32, bn).next_multiple_of(16),
         false => bn,
     };
-    let panel = if form.gemm.trans_b { 16 } else { PANEL.min(most) };
     let columns = columns.clamp(16, most);
-    [columns, stages([bm, columns.next_multiple_of(panel)], bytes.saturating_sub(front))]
+    [columns, stages([bm, columns], bytes.saturating_sub(front))]
 }
 
 /// The tiles of C in the form of the launches.

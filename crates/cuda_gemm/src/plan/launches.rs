@@ -47,6 +47,7 @@ pub struct LaunchPlan {
     configuration: Configuration,
     pub(super) products_per_launch: u32,
     shared_bytes: u32,
+    columns_and_stages: [u32; 2],
     split_depth: u32,
     workspace: Workspace,
     launches: Vec<Launch>,
@@ -112,19 +113,21 @@ impl LaunchPlan {
         // No split is empty, except the only one of an empty sum. Blocks of a cluster may have
         // different numbers of steps.
         let splits = if has_clusters { splits } else { steps.div_ceil(split_steps).max(1) };
+        let configuration = Configuration {
+            splits,
+            clusters: None,
+            columns: clusters::possible_columns(&form, kernel, configuration.columns),
+            transposes_c: form.orientation(&gemm, kernel),
+            blocks_per_multiprocessor: (blocks != most_blocks).then_some(1),
+            ..*configuration
+        };
         let mut plan = Self {
             gemm,
             form,
-            configuration: Configuration {
-                splits,
-                clusters: None,
-                columns: clusters::possible_columns(&form, kernel, configuration.columns),
-                transposes_c: form.orientation(&gemm, kernel),
-                blocks_per_multiprocessor: (blocks != most_blocks).then_some(1),
-                ..*configuration
-            },
+            configuration,
             products_per_launch: 1,
             shared_bytes,
+            columns_and_stages: clusters::columns_and_stages(&form, &configuration, shared_bytes),
             split_depth: split_steps * bk,
             workspace: Workspace::default(),
             launches: Vec::new(),
@@ -319,7 +322,7 @@ impl LaunchPlan {
 
     /// The columns that a tile multiplies, and its stages: see `clusters`.
     pub(crate) fn columns_and_stages(&self) -> [u32; 2] {
-        clusters::columns_and_stages(&self.form, &self.configuration, self.shared_bytes)
+        self.columns_and_stages
     }
 
     /// Elements of K per split; the last split may have fewer.

@@ -81,9 +81,7 @@ impl Grid {
         match kernel.abi() {
             KernelAbi::StreamK => grid.persistent_stream_k(tiles, steps, slots),
             _ if kernel.is_persistent() => {
-                let rounds = tiles.div_ceil(slots.multiprocessors);
-                grid.tiles_per_block = rounds as f64;
-                grid.steps = rounds as f64 * steps as f64;
+                grid.tile_after_tile(tiles.div_ceil(slots.multiprocessors));
             }
             KernelAbi::WgmmaClusters => {
                 let splits = u64::from(splits.max(1));
@@ -92,12 +90,9 @@ impl Grid {
                     .and_then(|asked| stream_k(gemm, kernel, tiles_of_one, splits as u32, asked));
                 grid.splits = splits as f64;
                 match asked.map(u64::from) {
-                    // Each block takes one tile after the other.
                     None if splits == 1 => {
                         let blocks = slots.groups(1, true).min(tiles);
-                        let rounds = tiles.div_ceil(blocks);
-                        grid.tiles_per_block = rounds as f64;
-                        grid.steps = rounds as f64 * steps as f64;
+                        grid.tile_after_tile(tiles.div_ceil(blocks));
                         grid.waves(blocks, 1, true, slots);
                     }
                     None => {
@@ -128,6 +123,12 @@ impl Grid {
             }
         }
         grid
+    }
+
+    /// Gives each block this number of whole tiles, one after another.
+    fn tile_after_tile(&mut self, tiles_per_block: u64) {
+        self.tiles_per_block = tiles_per_block as f64;
+        self.steps *= self.tiles_per_block;
     }
 
     /// Divides groups of blocks into waves.

@@ -148,7 +148,7 @@ fn run(
     let shared = shared_bytes(spec, blocks);
     let narrow = match spec.shared() {
         Shared::Stages { front: Some(front), .. } => {
-            let lines = [spec.tile().bm, columns.next_multiple_of(panel)];
+            let lines = [spec.tile().bm, columns];
             options::columns(columns) | options::stages(stages(lines, shared - front))
         }
         _ => 0,

@@ -188,7 +188,7 @@ fn more_blocks_than_fit_are_the_most() {
     let most = kernel.blocks_per_multiprocessor();
     assert_eq!(with(Some(most + 1)), with(None));
     assert_eq!(with(Some(most)), with(None));
-    // A block that is alone has more memory, and there are as many as multiprocessors.
+    // A lone block has more memory. Each multiprocessor has one of them.
     let ((_, alone, blocks), (_, shared, all)) = (with(Some(1)), with(None));
     assert!(alone > shared, "{alone} bytes, and {shared}");
     assert_eq!([blocks, all], [1, u64::from(most)].map(|each| each * 132));
