@@ -130,6 +130,26 @@ impl Mbarrier {
         }
     }
 
+    /// [`arrive`](Self::arrive) if a condition holds, without a branch.
+    ///
+    /// # Safety
+    /// See [`Mbarrier`].
+    #[gpu_only]
+    #[inline(always)]
+    pub unsafe fn arrive_if(self, condition: bool) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            asm!(
+                "{{ .reg .pred p;",
+                "setp.ne.u32 p, {}, 0;",
+                "@p mbarrier.arrive.shared::cta.b64 _, [{}]; }}",
+                in(reg32) u32::from(condition),
+                in(reg32) self.address(),
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+
     /// Arrives, and says how many more bytes this phase waits for (`mbarrier.arrive.expect_tx`,
     /// sm_90).
     ///

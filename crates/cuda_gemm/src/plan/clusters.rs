@@ -41,25 +41,27 @@ pub(crate) fn possible_columns(
     (kernel.narrows() && columns < most).then_some(columns)
 }
 
-/// The columns that a tile multiplies, in parts of 16, and the stages that fit `bytes` of shared
-/// memory.
+/// The columns that a tile multiplies, in parts of 16 if it narrows.
 ///
 /// Tiles have equal parts of an operand that lies along K.
-pub(crate) fn columns_and_stages(
-    form: &KernelForm,
-    configuration: &Configuration,
-    bytes: u32,
-) -> [u32; 2] {
-    let kernel = configuration.kernel;
-    let (Tile { bm, bn, .. }, most) = (configuration.tile(), kernel.tile().bn);
-    let Shared::Stages { front: Some(front), .. } = kernel.shared() else { return [bn, 0] };
-    let columns = match form.gemm.trans_b {
+pub(crate) fn multiplied_columns(form: &KernelForm, configuration: &Configuration) -> u32 {
+    let (bn, kernel) = (configuration.tile().bn, configuration.kernel);
+    match form.gemm.trans_b && kernel.narrows() {
         // `Gemm::validate` accepted it.
-        true => even_part(form.gemm.n as u32, bn).next_multiple_of(16),
+        true => even_part(form.gemm.n as u32, bn).next_multiple_of(16).clamp(16, kernel.tile().bn),
         false => bn,
-    };
-    let columns = columns.clamp(16, most);
-    [columns, stages([bm, columns], bytes.saturating_sub(front))]
+    }
+}
+
+/// The stages of a tile of this number of columns in `bytes` of shared memory. 0 if the kernel
+/// counts them itself.
+pub(super) fn stages_in(kernel: &KernelDescriptor, columns: u32, bytes: u32) -> u32 {
+    match kernel.shared() {
+        Shared::Stages { front: Some(front), .. } => {
+            stages([kernel.tile().bm, columns], bytes.saturating_sub(front))
+        }
+        _ => 0,
+    }
 }
 
 /// The tiles of C in the form of the launches.

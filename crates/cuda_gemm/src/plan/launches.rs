@@ -121,13 +121,14 @@ impl LaunchPlan {
             blocks_per_multiprocessor: (blocks != most_blocks).then_some(1),
             ..*configuration
         };
+        let columns = clusters::multiplied_columns(&form, &configuration);
         let mut plan = Self {
             gemm,
             form,
             configuration,
             products_per_launch: 1,
             shared_bytes,
-            columns_and_stages: clusters::columns_and_stages(&form, &configuration, shared_bytes),
+            columns_and_stages: [columns, clusters::stages_in(kernel, columns, shared_bytes)],
             split_depth: split_steps * bk,
             workspace: Workspace::default(),
             launches: Vec::new(),
@@ -320,7 +321,7 @@ impl LaunchPlan {
         self.shared_bytes
     }
 
-    /// The columns that a tile multiplies, and its stages: see `clusters`.
+    /// The columns that a tile multiplies, and its stages: 0 if the kernel counts them itself.
     pub(crate) fn columns_and_stages(&self) -> [u32; 2] {
         self.columns_and_stages
     }

@@ -28,7 +28,7 @@ pub(crate) use alignment::{copy_ld, is_aligned, wide_rows};
 pub use builder::PlanBuilder;
 pub(crate) use cache::{MAX_PLANS, PlanCache, Variant, of_any_factors};
 pub(crate) use clusters::{
-    cluster_tiles, columns_and_stages, most_splits, possible_columns, steps, stream_k,
+    cluster_tiles, most_splits, multiplied_columns, possible_columns, steps, stream_k,
 };
 pub use configuration::Configuration;
 pub(crate) use configuration::is_fma_for_tf32;

@@ -217,8 +217,8 @@ impl Edges {
 pub(super) struct Bytes {
     /// A and B.
     pub(super) inputs: f64,
-    /// A and B once more: what all blocks ask the L2 cache for, without the above.
-    pub(super) again: f64,
+    /// A and B, as often as blocks ask the L2 cache for them.
+    pub(super) asked: f64,
     /// C, an old C and a residual.
     pub(super) outputs: f64,
     /// Staged A and B, of all launches.
@@ -260,7 +260,7 @@ impl Bytes {
         // Blocks with tiles of the same rows or columns ask for the same part of A or B.
         let asked_a = m * tiles(n, tile.bn);
         let asked_b = n * tiles(m, tile.bm);
-        let again = (element * k * batch * (asked_a + asked_b) / grid.launches - inputs).max(0.0);
+        let asked = (element * k * batch * (asked_a + asked_b) / grid.launches).max(inputs);
         let c = gemm.output.bytes() as f64;
         let touched = if gemm.beta == 0.0 && !gemm.factors_on_device { c } else { 2.0 * c };
         let residual = if gemm.epilogue.residual { 4.0 } else { 0.0 };
@@ -268,7 +268,7 @@ impl Bytes {
         let is_copied = copied(form, kernel, staged);
         let staged =
             operands.iter().zip(is_copied).map(|(bytes, is)| if is { *bytes } else { 0.0 });
-        Self { inputs, again, outputs, staged: if k == 0.0 { 0.0 } else { staged.sum() } }
+        Self { inputs, asked, outputs, staged: if k == 0.0 { 0.0 } else { staged.sum() } }
     }
 }
 

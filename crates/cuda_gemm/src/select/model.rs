@@ -3,16 +3,16 @@
 //! One model serves all kernels and precisions. A reader can check a prediction by hand:
 //!
 //! ```text
-//! step(q)  = overlap(overlap(step_ns * latency_share, q * shared_step_ns) * narrow
-//!            * (1 + out_of_bounds * edges) [* (1 + uneven_step)] [* (1 + misaligned_operand)],
-//!            latency_ns * cold / stages)
+//! step(q)  = overlap(step_ns * latency_share, q * shared_step_ns) * narrow
+//!            * (1 + out_of_bounds * edges) [* (1 + uneven_step)] [* (1 + misaligned_operand)]
 //! block(q) = block_ns
 //!            + q * store_ns [* (1 + misaligned_c)] [* (1 + transposed_c)] * (1 + epilogue)
 //! chain    = steps * (full_waves * step(r) + step(q))
 //! ends     = full_waves * block(r) + block(q) * (1 + next_tile * (tiles_per_block - 1))
-//! memory   = inputs / reading + outputs / copy_gbytes + again / l2_gbytes
+//! memory   = inputs / reading + outputs / copy_gbytes
 //! reading  = 1 / hypot(1 / copy_gbytes, 1 / (busy * multiprocessor_gbytes))
-//! time     = launch_ns + ends + overlap(chain, memory) + reduction + staging
+//! l2       = asked / l2_gbytes
+//! time     = launch_ns + ends + overlap(chain, memory, l2) + reduction + staging
 //! ```
 //!
 //! - **Waves.** A multiprocessor holds `r` resident blocks, and `q` blocks of the last wave. Waves
@@ -20,8 +20,7 @@
 //! - **Steps.** A block that is alone waits for the latency of its loads, `step_ns`. More memory
 //!   has more stages, which hide more of it. So `latency_share` is 1, or else the memory of a block
 //!   that shares a multiprocessor over that of a block that has it alone. Several blocks share the
-//!   multiprocessor's throughput, `shared_step_ns` each. The part of the loads that comes from
-//!   device memory, `cold`, takes `latency_ns` for as many steps as there are stages.
+//!   multiprocessor's throughput, `shared_step_ns` each.
 //! - **Narrow tiles.** A step's time follows what shared memory moves and the tensor cores multiply,
 //!   except for a part of it, `narrow_step`.
 //! - **Tiles.** A persistent block computes one tile after the other, and stores while it loads.
@@ -30,7 +29,7 @@
 //! - **Memory.** Few `busy` multiprocessors read more slowly. A and B are read once if the L2 cache
 //!   holds them. Otherwise, tiles that run at the same time share what they read; clusters of
 //!   stream-K that begin within tiles share half.
-//! - **L2.** What several blocks read comes from device memory once, and `again` from L2.
+//! - **L2.** All that the blocks ask for, `asked`, comes from L2.
 //! - **Reduction.** Blocks that share a tile meet, and one of them adds the partial sums:
 //!   `reduction_ns + parts * partial_ns`. Split-K pays this in each wave. In stream-K each part
 //!   also comes from L2 to one multiprocessor.
@@ -38,8 +37,8 @@
 //! - **Batches.** A kernel without batches is launched for each product. `time` without staging
 //!   counts once per launch.
 //!
-//! `overlap(a, b)` is the 4-norm: a little more than the longer of two times, since each waits for
-//! the other at times.
+//! `overlap` is the 4-norm: a little more than the longest time, since each waits for the others at
+//! times.
 //!
 //! `rungs tune` measures all of these numbers, and `rungs tune --validate` judges the choices.
 
@@ -48,7 +47,7 @@ use kernels_gpu::abi::{Shared, Tile};
 use super::configurations::Candidates;
 use super::grid::{Alignment, Bytes, Edges, Grid, Slots};
 use super::table::{Costs, DeviceCosts, EntryCosts, Table};
-use crate::plan::{Configuration, KernelForm, columns_and_stages, is_fma_for_tf32};
+use crate::plan::{Configuration, KernelForm, is_fma_for_tf32, multiplied_columns};
 use crate::problem::{Compute, Epilogue, Gemm};
 
 /// Limits of compensated sums: elements of C, and K. A C of up to `FEW` elements gets them from a K
@@ -72,7 +71,7 @@ pub struct Prediction {
     pub configuration: Configuration,
     /// The time, in nanoseconds.
     pub ns: f64,
-    /// Whether memory takes longer than the steps along K.
+    /// Whether device memory or the L2 cache takes longer than the steps along K.
     pub memory_bound: bool,
 }
 
@@ -230,10 +229,6 @@ pub struct Features {
     resident: f64,
     /// The memory of a block that shares a multiprocessor, relative to this one's.
     latency_share: f64,
-    /// A block's stages, and the part of its loads that comes from device memory. For a kernel
-    /// whose stages are not known, no loads count.
-    stages: f64,
-    cold: f64,
     /// The out-of-bounds part of tiles, weighted by busy multiprocessors.
     edges: f64,
     /// Bytes of a part of a tile that a block reads from L2, times the multiprocessors: one of them
@@ -277,18 +272,8 @@ impl Features {
         let Edges { outside, share } = Edges::new(form, configuration);
         // Edge tiles fill the last round, and have their share of the others.
         let rounds = grid.rounds();
-        let Tile { bm, bn: most_cols, bk, .. } = configuration.kernel.tile();
-        let mut bn = configuration.tile().bn;
-        let (stages, cold) = match configuration.kernel.shared() {
-            Shared::Stages { bytes: [several, one], .. } => {
-                let block = if resident < most { one } else { several };
-                [bn, _] = columns_and_stages(form, configuration, block);
-                let stage = u64::from((bm + bn) * bk) * gemm.compute.element().bytes() as u64;
-                let cold = bytes.inputs / (bytes.inputs + bytes.again).max(1.0);
-                ((f64::from(block) / stage as f64).max(1.0), cold)
-            }
-            Shared::Static(_) | Shared::Dynamic(_) => (1.0, 0.0),
-        };
+        let Tile { bm, bn: most_cols, .. } = configuration.kernel.tile();
+        let bn = multiplied_columns(form, configuration);
         let at_edges = (grid.tiles * share * grid.splits / multiprocessors as f64).min(1.0);
         let busy = grid.blocks.min(multiprocessors as f64);
         let edges = outside * at_edges * (1.0 + (rounds - 1.0) * share) / rounds;
@@ -305,8 +290,6 @@ impl Features {
                 }
                 _ => 1.0,
             },
-            stages,
-            cold,
             edges,
             part_bytes,
             narrow_step: step_cycles(bm, bn) / step_cycles(bm, most_cols),
@@ -340,7 +323,7 @@ impl Features {
         let step = |blocks: f64| {
             let step_ns = overlap(entry.step_ns * latency_share, blocks * entry.shared_step_ns);
             let narrow = entry.narrow_step + (1.0 - entry.narrow_step) * self.narrow_step;
-            overlap(step_ns * narrow * slower, device.latency_ns * self.cold / self.stages)
+            step_ns * narrow * slower
         };
         let store_ns = entry.store_ns
             * self.narrow
@@ -354,9 +337,9 @@ impl Features {
         // A few multiprocessors do not read at the full rate.
         let read_gbytes = self.busy * device.multiprocessor_gbytes;
         let inputs_ns = bytes.inputs * device.copy_gbytes.recip().hypot(read_gbytes.recip());
-        let memory_ns =
-            inputs_ns + bytes.again / device.l2_gbytes + bytes.outputs / device.copy_gbytes;
-        let blocks_ns = ends + overlap(chain, memory_ns);
+        let memory_ns = inputs_ns + bytes.outputs / device.copy_gbytes;
+        let l2_ns = bytes.asked / device.l2_gbytes;
+        let blocks_ns = ends + overlap(overlap(chain, memory_ns), l2_ns);
         // A block keeps its place while it waits for others and adds partial sums.
         let waves = (grid.full_waves + grid.last_wave / resident).max(1.0);
         let split_k = match grid.splits > 1.0 {
@@ -376,7 +359,7 @@ impl Features {
         Prediction {
             configuration: self.configuration,
             ns: grid.launches * launch + staging,
-            memory_bound: memory_ns > chain,
+            memory_bound: memory_ns.max(l2_ns) > chain,
         }
     }
 

@@ -34,7 +34,6 @@
 //!     copy_gbytes: 1500.0,
 //!     l2_gbytes: 4000.0,
 //!     multiprocessor_gbytes: 100.0,
-//!     latency_ns: 1500.0,
 //!     staging_ns: 3000.0,
 //!     clusters: [132, 66, 39, 30, 22, 17, 15, 15],
 //!     vector: 0.1,

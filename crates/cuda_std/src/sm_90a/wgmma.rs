@@ -73,7 +73,11 @@ const LINE: u32 = 128;
 /// points. Nothing is read before an [`Accumulator`] multiplies it, whose contract says how the
 /// tile has to lie.
 #[derive(Clone, Copy, Debug)]
-pub struct Tile<const MN_MAJOR: bool>(u64);
+pub struct Tile<const MN_MAJOR: bool> {
+    /// The words of the descriptor. Tiles that lie alike differ in the low one.
+    low: u32,
+    high: u32,
+}
 
 impl Tile<false> {
     /// A tile that begins here, with a line of 128 bytes along K for each row of A or column of B.
@@ -97,20 +101,6 @@ impl Tile<true> {
     pub fn mn_major(tile: SharedPtr<u16>) -> Self {
         Self::at(tile)
     }
-
-    /// A tile of `cols` columns that begins here, with a line of `cols` elements for each of 64
-    /// steps along K.
-    ///
-    /// # Panics
-    ///
-    /// If there are not 16 or 32 columns.
-    #[inline(always)]
-    #[must_use]
-    pub fn mn_major_narrow(tile: SharedPtr<u16>, cols: u32) -> Self {
-        assert!(cols == 16 || cols == 32, "a narrow tile has 16 or 32 columns");
-        // There is no second panel.
-        Self::new(tile, 64 * 2 * cols, 2 * cols)
-    }
 }
 
 impl<const MN_MAJOR: bool> Tile<MN_MAJOR> {
@@ -118,38 +108,61 @@ impl<const MN_MAJOR: bool> Tile<MN_MAJOR> {
     #[inline(always)]
     #[must_use]
     pub fn at(tile: SharedPtr<u16>) -> Self {
-        Self::new(tile, if MN_MAJOR { 64 * LINE } else { LINE }, LINE)
+        Self::with_lines(tile, LINE / 2)
     }
 
-    /// A tile with `leading` bytes from one panel to the next, and `line` bytes in a line: 128, 64
-    /// or 32.
+    /// A tile that begins here, whose lines have this number of 16-bit elements.
+    ///
+    /// Lines of 32 or 16 elements make the tile *narrow*, with that number of columns.
+    ///
+    /// # Panics
+    ///
+    /// If a line does not have 64 elements, or in an MN-major tile 64, 32 or 16.
     #[inline(always)]
-    fn new(tile: SharedPtr<u16>, leading: u32, line: u32) -> Self {
+    #[must_use]
+    pub fn with_lines(tile: SharedPtr<u16>, elements: u32) -> Self {
+        assert!(
+            elements == 64 || MN_MAJOR && (elements == 32 || elements == 16),
+            "a line has 64 elements, or in a narrow tile 32 or 16"
+        );
+        let line = 2 * elements;
+        // From one panel to the next. A line of a K-major tile covers all of it along K.
+        let leading = if MN_MAJOR { 64 * line } else { line };
         // 1 to 3, the widest swizzle first.
-        let swizzle = u64::from((2 * LINE / line).trailing_zeros());
+        let swizzle = (2 * LINE / line).trailing_zeros();
         // All three in units of 16 bytes. The swizzle repeats itself after eight lines.
         let [start, leading, stride] =
-            [tile.address() & 0x3ffff, leading, 8 * line].map(|bytes| u64::from(bytes >> 4));
-        Tile(start | leading << 16 | stride << 32 | swizzle << 62)
+            [tile.address() & 0x3ffff, leading, 8 * line].map(|bytes| bytes >> 4);
+        Self { low: start | leading << 16, high: stride | swizzle << 30 }
+    }
+
+    /// The tile that lies like this one, `elements` of 16 bits further in shared memory.
+    ///
+    /// `elements` is a multiple of 8, else it is rounded down. If the tile is not within shared
+    /// memory, the descriptor is of some other layout.
+    #[inline(always)]
+    #[must_use]
+    pub fn offset_by(self, elements: u32) -> Self {
+        Self { low: self.low.wrapping_add(elements / 8), ..self }
     }
 
     /// The descriptor's bits, for assembly of one's own.
     #[inline(always)]
     #[must_use]
     pub fn to_bits(self) -> u64 {
-        self.0
+        u64::from(self.high) << 32 | u64::from(self.low)
     }
 
-    /// The descriptor of the part that a single instruction multiplies.
+    /// The low word of the descriptor of the part that a single instruction multiplies.
     ///
     /// A part is 32 bytes along K: 16 elements, or 8 of TF32.
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
-    fn part(self, part: u32) -> u64 {
+    fn part(self, part: u32) -> u32 {
         // Further along the lines, which the address swizzles, or 16 lines further.
-        let line = 2 * LINE >> (self.to_bits() >> 62);
-        let bytes = if MN_MAJOR { 16 * line } else { 16 * 2 };
-        self.to_bits() + u64::from((part * bytes) >> 4)
+        let line = 2 * LINE >> (self.high >> 30);
+        let elements = if MN_MAJOR { 8 * line } else { 16 };
+        self.offset_by(part * elements).low
     }
 }
 
@@ -256,24 +269,30 @@ macro_rules! multiply {
         // SAFETY: the caller's contract.
         unsafe {
             asm!(
-                "{{ .reg .pred all, first;",
+                "{{ .reg .pred all, first; .reg .b64 a<4>, b<4>;",
+                "mov.b64 a0, {{{a0}, {a}}}; mov.b64 b0, {{{b0}, {b}}};",
+                "mov.b64 a1, {{{a1}, {a}}}; mov.b64 b1, {{{b1}, {b}}};",
+                "mov.b64 a2, {{{a2}, {a}}}; mov.b64 b2, {{{b2}, {b}}};",
+                "mov.b64 a3, {{{a3}, {a}}}; mov.b64 b3, {{{b3}, {b}}};",
                 "setp.eq.u32 all, {accumulate}, {accumulate}; setp.ne.u32 first, {accumulate}, 0;",
                 "wgmma.fence.sync.aligned;",
-                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {a0}, {b0}, first, 1, 1", $majors, ";"),
-                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {a1}, {b1}, all, 1, 1", $majors, ";"),
-                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {a2}, {b2}, all, 1, 1", $majors, ";"),
-                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {a3}, {b3}, all, 1, 1", $majors, "; }}"),
+                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, a0, b0, first, 1, 1", $majors, ";"),
+                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, a1, b1, all, 1, 1", $majors, ";"),
+                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, a2, b2, all, 1, 1", $majors, ";"),
+                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, a3, b3, all, 1, 1", $majors, "; }}"),
                 inout(reg32) $acc[0],
                 $(inout(reg32) $acc[$i],)*
                 accumulate = in(reg32) u32::from($accumulate),
-                a0 = in(reg64) $a.part(0),
-                a1 = in(reg64) $a.part(1),
-                a2 = in(reg64) $a.part(2),
-                a3 = in(reg64) $a.part(3),
-                b0 = in(reg64) $b.part(0),
-                b1 = in(reg64) $b.part(1),
-                b2 = in(reg64) $b.part(2),
-                b3 = in(reg64) $b.part(3),
+                a = in(reg32) $a.high,
+                a0 = in(reg32) $a.part(0),
+                a1 = in(reg32) $a.part(1),
+                a2 = in(reg32) $a.part(2),
+                a3 = in(reg32) $a.part(3),
+                b = in(reg32) $b.high,
+                b0 = in(reg32) $b.part(0),
+                b1 = in(reg32) $b.part(1),
+                b2 = in(reg32) $b.part(2),
+                b3 = in(reg32) $b.part(3),
                 $($major)*
                 options(nostack, preserves_flags),
             );
@@ -289,13 +308,15 @@ macro_rules! multiply_registers {
         // SAFETY: the caller's contract.
         unsafe {
             asm!(
-                "{{ .reg .pred all, first;",
+                "{{ .reg .pred all, first; .reg .b64 b<4>;",
+                "mov.b64 b0, {{{b0}, {b}}}; mov.b64 b1, {{{b1}, {b}}};",
+                "mov.b64 b2, {{{b2}, {b}}}; mov.b64 b3, {{{b3}, {b}}};",
                 "setp.eq.u32 all, {accumulate}, {accumulate}; setp.ne.u32 first, {accumulate}, 0;",
                 "wgmma.fence.sync.aligned;",
-                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {{{a0},{a1},{a2},{a3}}}, {b0}, first, 1, 1;"),
-                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {{{a4},{a5},{a6},{a7}}}, {b1}, all, 1, 1;"),
-                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {{{a8},{a9},{a10},{a11}}}, {b2}, all, 1, 1;"),
-                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {{{a12},{a13},{a14},{a15}}}, {b3}, all, 1, 1; }}"),
+                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {{{a0},{a1},{a2},{a3}}}, b0, first, 1, 1;"),
+                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {{{a4},{a5},{a6},{a7}}}, b1, all, 1, 1;"),
+                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {{{a8},{a9},{a10},{a11}}}, b2, all, 1, 1;"),
+                concat!($op, " {{{0}", $(", {", $i, "}",)* "}}, {{{a12},{a13},{a14},{a15}}}, b3, all, 1, 1; }}"),
                 inout(reg32) $acc[0],
                 $(inout(reg32) $acc[$i],)*
                 accumulate = in(reg32) u32::from($accumulate),
@@ -303,10 +324,11 @@ macro_rules! multiply_registers {
                 a4 = in(reg32) $a[4], a5 = in(reg32) $a[5], a6 = in(reg32) $a[6], a7 = in(reg32) $a[7],
                 a8 = in(reg32) $a[8], a9 = in(reg32) $a[9], a10 = in(reg32) $a[10], a11 = in(reg32) $a[11],
                 a12 = in(reg32) $a[12], a13 = in(reg32) $a[13], a14 = in(reg32) $a[14], a15 = in(reg32) $a[15],
-                b0 = in(reg64) $b.part(0),
-                b1 = in(reg64) $b.part(1),
-                b2 = in(reg64) $b.part(2),
-                b3 = in(reg64) $b.part(3),
+                b = in(reg32) $b.high,
+                b0 = in(reg32) $b.part(0),
+                b1 = in(reg32) $b.part(1),
+                b2 = in(reg32) $b.part(2),
+                b3 = in(reg32) $b.part(3),
                 options(nostack, preserves_flags),
             );
             intrinsics::wgmma_commit_group();

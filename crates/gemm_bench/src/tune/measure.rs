@@ -56,9 +56,6 @@ const EPILOGUE: f64 = 0.5;
 /// The initial rate of the L2 cache, in copies.
 const L2_COPIES: f64 = 2.5;
 
-/// The initial latency of device memory, in nanoseconds.
-const LATENCY_NS: f64 = 1000.0;
-
 /// The initial cost of staging, in launches.
 const STAGING_LAUNCHES: f64 = 1.6;
 
@@ -292,7 +289,6 @@ pub fn refit(table: &Table, samples: &[Sample]) -> Result<Table, Error> {
     // Kernels are fitted with the costs of the device, and the other way round.
     let mut costs = DeviceCosts {
         l2_gbytes: L2_COPIES * table.costs().copy_gbytes,
-        latency_ns: LATENCY_NS,
         staging_ns: STAGING_LAUNCHES * table.costs().launch_ns,
         vector: EPILOGUE,
         activation: EPILOGUE,
@@ -345,7 +341,6 @@ fn device_costs(tuner: &Tuner) -> Result<DeviceCosts, Error> {
         copy_gbytes,
         l2_gbytes: L2_COPIES * copy_gbytes,
         multiprocessor_gbytes: multiprocessor_gbytes(tuner)?,
-        latency_ns: LATENCY_NS,
         staging_ns: STAGING_LAUNCHES * launch_ns,
         clusters: clusters(device)?,
         vector: EPILOGUE,
@@ -533,13 +528,12 @@ fn fitted_device(table: &Table, samples: &[Sample]) -> DeviceCosts {
         activation: values[2],
         matrix: values[3],
         l2_gbytes: values[4],
-        latency_ns: values[5],
         ..costs
     };
     let of_kernel = |kernel| (kernel, Fitted::of_kernel(&model, kernel, samples));
     let of_kernels: Vec<(&Costs, _)> = table.kernels().iter().map(of_kernel).collect();
-    let DeviceCosts { staging_ns, vector, activation, matrix, l2_gbytes, latency_ns, .. } = costs;
-    let start = [staging_ns, vector, activation, matrix, l2_gbytes, latency_ns];
+    let DeviceCosts { staging_ns, vector, activation, matrix, l2_gbytes, .. } = costs;
+    let start = [staging_ns, vector, activation, matrix, l2_gbytes];
     let values = fit(&start, |values| {
         let device = with(values);
         let error = |kernel: &Costs, one: &Fitted<'_>| {

@@ -61,45 +61,45 @@ pub unsafe fn multiply<const SUMS: usize, const F16: bool, const A: bool, const 
     }
 }
 
-/// [`multiply`] for the first `cols` columns, a multiple of 16. B's tile has `cols` columns.
+/// A warpgroup's work on a tile whose number of columns is known only at run time.
+pub trait ByWidth {
+    /// Works on the first `SUMS` accumulators of each thread, those of `2 * SUMS` columns.
+    ///
+    /// # Safety
+    /// As the implementation says.
+    unsafe fn on<const SUMS: usize>(self, acc: &mut [f32; SUMS])
+    where
+        [f32; SUMS]: Accumulator;
+}
+
+/// Does the work on the first sums, those of `cols` columns.
 ///
-/// Each width has its instructions behind a branch. `ptxas` accepts that if the branch holds the
-/// whole group, from fence to commit.
+/// Each width has its own instructions, from the first `wgmma` to the wait for the last. A branch
+/// in a loop along K would cost 35 cycles a step for each of its conditions.
 ///
 /// # Safety
-/// As for [`Accumulator::multiply_bf16`]. All threads of the warpgroup have the same `cols`.
+/// As for the work. All threads of the warpgroup have the same `cols`: those of `SUMS`, or fewer,
+/// in whole `UNIT`s.
 #[inline(always)]
-pub unsafe fn multiply_cols<const SUMS: usize, const F16: bool, const A: bool, const B: bool>(
+pub unsafe fn by_width<const SUMS: usize, const UNIT: u32>(
     acc: &mut [f32; SUMS],
     cols: u32,
-    a: Tile<A>,
-    b: Tile<B>,
-    accumulate: bool,
+    work: impl ByWidth,
 ) where
     [f32; SUMS]: Accumulator,
 {
-    macro_rules! by_width {
+    macro_rules! widths {
         ($($sums:literal)*) => {
             $(
-                if $sums == SUMS || $sums < SUMS && cols <= 2 * $sums {
+                if $sums == SUMS || $sums < SUMS && 2 * $sums % UNIT == 0 && cols <= 2 * $sums {
                     if let Some(first) = acc.first_chunk_mut::<$sums>() {
                         // SAFETY: the caller's contract.
-                        unsafe { multiply::<$sums, F16, _, _>(first, a, b, accumulate) };
+                        unsafe { work.on::<$sums>(first) };
                     }
                     return;
                 }
             )*
         };
     }
-    // In halves, so that few conditions come before a group.
-    if SUMS > 64 && cols > 128 {
-        if SUMS > 96 && cols > 192 {
-            by_width!(104 112 120 128);
-        }
-        by_width!(72 80 88 96);
-    }
-    if SUMS > 32 && cols > 64 {
-        by_width!(40 48 56 64);
-    }
-    by_width!(8 16 24 32);
+    widths!(8 16 24 32 40 48 56 64 72 80 88 96 104 112 120 128);
 }

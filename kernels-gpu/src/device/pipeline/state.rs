@@ -37,10 +37,4 @@ impl PipelineState {
         let at = self.stage + tiles;
         PipelineState { stage: at % STAGES, parity: self.parity ^ (at / STAGES % 2) }
     }
-
-    /// The stage of the tile before, with `stages` stages.
-    #[inline(always)]
-    pub fn stage_before(self, stages: u32) -> u32 {
-        if self.stage == 0 { stages - 1 } else { self.stage - 1 }
-    }
 }

@@ -33,7 +33,6 @@ const DEVICE: DeviceCosts = DeviceCosts {
     copy_gbytes: 1e9,
     l2_gbytes: 1e9,
     multiprocessor_gbytes: 1e9,
-    latency_ns: 1e-3,
     staging_ns: 600.0,
     clusters: [10, 5, 3, 2, 2, 1, 1, 1],
     vector: 0.5,

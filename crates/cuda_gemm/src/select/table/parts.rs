@@ -159,8 +159,6 @@ pub struct DeviceCosts {
     /// The rate at which one multiprocessor reads device memory, in GB/s (10^9), if the others are
     /// idle.
     pub multiprocessor_gbytes: f64,
-    /// From a request for a stage to its arrival from device memory, in nanoseconds.
-    pub latency_ns: f64,
     /// Staging A and B, in nanoseconds, without their bytes.
     pub staging_ns: f64,
     /// Resident clusters of 1 to 8 blocks. A multiprocessor holds one of their blocks.

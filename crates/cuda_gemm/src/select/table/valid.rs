@@ -65,7 +65,6 @@ fn check_device_costs(costs: &DeviceCosts) -> Result<(), String> {
     positive("copy_gbytes", copy_gbytes)?;
     positive("l2_gbytes", l2_gbytes)?;
     positive("multiprocessor_gbytes", costs.multiprocessor_gbytes)?;
-    positive("latency_ns", costs.latency_ns)?;
     not_negative("staging_ns", staging_ns)?;
     for count in clusters {
         at_least_1("clusters", count)?;

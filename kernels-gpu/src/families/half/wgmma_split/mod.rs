@@ -50,6 +50,7 @@
 //! - The next kernel may begin once every block has asked for its last tiles. If there is room,
 //!   that kernel prefetches its first tiles of A to L2 while this one adds up its sums.
 
+mod main_loop;
 mod producer;
 mod storage;
 
@@ -60,10 +61,11 @@ use cuda_std::mbarrier::{self, Mbarrier};
 use cuda_std::mem::dynamic_smem_size;
 use cuda_std::prelude::*;
 use cuda_std::shared;
-use cuda_std::sm_90a::wgmma::{Accumulator, Tile, wait_group};
+use cuda_std::sm_90a::wgmma::{Accumulator, Tile};
 use cuda_std::tma::{self, TensorMap};
 use cuda_std::{cluster, dependent_launch, vec};
 
+use self::main_loop::MainLoop;
 use self::producer::Pipeline;
 use self::storage::Storage;
 use crate::abi::epilogue::Parameters;
@@ -75,7 +77,7 @@ use crate::abi::tensor_core::{
     even_part, variants,
 };
 use crate::abi::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
-use crate::device::multiply::warpgroup::{multiply, multiply_cols};
+use crate::device::multiply::warpgroup::{ByWidth, by_width};
 use crate::device::operand::unaligned::Unaligned;
 use crate::device::output::matrix::Output;
 use crate::device::output::places::NoColumnBias;
@@ -377,7 +379,7 @@ unsafe fn gemm<
         unsafe {
             // Behind `black_box`, so that the loop is not unrolled completely.
             for stage in 0..black_box(stages) {
-                // The first producer arrives for the bytes that it asks for; so does each warp that
+                // The leading producer arrives for the bytes that it asks for; so does each warp that
                 // copies A.
                 full.add(stage).init(if copies(PRODUCERS) { 1 + PRODUCERS / WARP } else { 1 });
                 // A thread of each warp with sums.
@@ -402,9 +404,15 @@ unsafe fn gemm<
             unsafe { give_registers::<WARPGROUPS>() };
         }
         let thread = tid % WARPGROUP;
-        if thread == 0 || copies(PRODUCERS) {
-            let pipeline = Pipeline { stages, smem, bn, full, empty, read, entries };
-            // SAFETY: the first producer, or all producers if they copy, behind the block's
+        // SAFETY: whole warps.
+        let is_first_warp = unsafe { uniform(thread / WARP) } == 0;
+        if is_first_warp || copies(PRODUCERS) {
+            // Elected, and not `thread == 0`: so `ptxas` knows that one thread asks for copies, and
+            // puts no loop over lanes around them.
+            // SAFETY: whole warps.
+            let leads = is_first_warp && unsafe { warp::elect_sync(u32::MAX) };
+            let pipeline = Pipeline { stages, smem, bn, full, empty, read, entries, leads };
+            // SAFETY: the first producing warp, or all producers if they copy, behind the block's
             // barrier. A and B are as the launch promises.
             unsafe {
                 pipeline.fill::<SUMS, WARPGROUPS, BLOCKS, PRODUCERS, MN_A, MN_B>(
@@ -416,11 +424,11 @@ unsafe fn gemm<
                     thread,
                 );
             }
-        }
-        if thread == 0 {
-            // Late, so that the next kernel's prefetches take no bandwidth from the loads of this
-            // one.
-            dependent_launch::launch_dependents();
+            if leads {
+                // Late, so that the next kernel's prefetches take no bandwidth from the loads of
+                // this one.
+                dependent_launch::launch_dependents();
+            }
         }
         // The cluster's barriers do not wait for threads that have returned.
         return;
@@ -432,17 +440,9 @@ unsafe fn gemm<
     }
     dependent_launch::wait();
     let lane = warp::lane_id();
-    // SAFETY: the barriers are initialised. One thread of each warp arrives, since a warp that
-    // waits for a group knows only of its own part.
-    let release = |stage: u32| unsafe {
-        if lane == 0 {
-            empty.add(stage).arrive();
-        }
-    };
     let (mut state, mut number) = (PipelineState::FIRST, 0);
     loop {
         let mut acc = [0.0f32; SUMS];
-        let mut step = 0;
         let entry = entries.of(number);
         // SAFETY: the producer writes the entry before it fills the tile's first stage, and lets
         // it be. Whole warps come here.
@@ -455,42 +455,31 @@ unsafe fn gemm<
             };
             (uniform(entry.steps()), uniform(panel))
         };
-        loop {
-            let a = smem.add(state.stage * stage_elements);
-            let b = a.add(stage_a);
-            // SAFETY:
-            // - Whole warpgroups come here: the conditions of both loops are the same for their
-            //   threads. `wgmma` itself (`.sync`) waits for threads that a wait or a release
-            //   delays.
-            // - The stage is full and lies as the maps copy it. It stays until it is released, when
-            //   its group is done.
-            // - Nothing touches the sums before the wait.
-            unsafe {
-                full.add(state.stage).wait_parity(state.parity);
-                let a = Tile::<MN_A>::at(a.add(panel * (WM * BK)));
-                if MN_B && most_cols < PANEL {
-                    let b = Tile::mn_major_narrow(b, most_cols);
-                    multiply::<SUMS, F16, _, _>(&mut acc, a, b, step > 0);
-                } else if copies(PRODUCERS) {
-                    multiply::<SUMS, F16, _, _>(&mut acc, a, Tile::<MN_B>::at(b), step > 0);
-                } else {
-                    let b = Tile::<MN_B>::at(b);
-                    multiply_cols::<SUMS, F16, _, _>(&mut acc, bn, a, b, step > 0);
-                }
-                if step > 0 {
-                    wait_group::<1>();
-                    release(state.stage_before(stages));
-                }
-            }
-            state = state.next_of(stages);
-            step += 1;
-            if step == steps {
-                break;
+        let (a, b) = (smem.add(panel * (WM * BK)), smem.add(stage_a));
+        let sum_up = MainLoop::<F16, MN_A, MN_B> {
+            first: (
+                Tile::at(a),
+                Tile::with_lines(
+                    b,
+                    if MN_B { Storage::<SUMS, WARPGROUPS, BLOCKS>::PANEL } else { PANEL },
+                ),
+            ),
+            stage_elements,
+            stages,
+            full,
+            empty,
+            state: &mut state,
+            steps,
+        };
+        // SAFETY: whole warpgroups come here, with a tile's first stage.
+        unsafe {
+            match copies(PRODUCERS) {
+                true => sum_up.on(&mut acc),
+                // Panels of a row-major B are copied whole.
+                false if MN_B => by_width::<SUMS, PANEL>(&mut acc, bn, sum_up),
+                false => by_width::<SUMS, 16>(&mut acc, bn, sum_up),
             }
         }
-        // SAFETY: as above.
-        unsafe { acc.wait() };
-        release(state.stage_before(stages));
         // Behind `black_box`, so that the loop along K keeps none of it in registers.
         let (options, warp, lane) =
             (black_box(products.options), black_box(tid) / WARP, black_box(lane));

@@ -33,6 +33,8 @@ pub struct Pipeline {
     pub read: Mbarrier,
     /// The messages to the consumers about tiles.
     pub entries: Entry,
+    /// Whether this thread asks for the block's copies. One thread of the first producing warp does.
+    pub leads: bool,
 }
 
 impl Pipeline {
@@ -42,7 +44,7 @@ impl Pipeline {
     /// `rows`, and a tile `cols` columns.
     ///
     /// # Safety
-    /// - The first producer calls this. If the producers copy A, all of them do.
+    /// - The first producing warp calls this, or all producers if they copy A.
     /// - `thread` is the number of the calling producer.
     /// - Each calls it once, when the barriers are initialised as [`Storage`] has them.
     /// - The operands are as the launch promises.
@@ -63,7 +65,7 @@ impl Pipeline {
         [m, rows, cols]: [u32; 3],
         thread: u32,
     ) {
-        let Self { stages, smem, bn, full, empty, read, entries } = self;
+        let Self { stages, smem, bn, full, empty, read, entries, leads } = self;
         let bm = Storage::<SUMS, WARPGROUPS, BLOCKS>::BM;
         let stage_a = Storage::<SUMS, WARPGROUPS, BLOCKS>::STAGE_A;
         let known = sequence();
@@ -83,7 +85,7 @@ impl Pipeline {
             // Prefetch A while the kernel before this one ends, or while the last tile's sums are
             // added up. A comes from device memory; B is small.
             let prefetched = if copies(PRODUCERS) { begin } else { end.min(begin + most) };
-            for step in begin..prefetched {
+            for step in if leads { begin..prefetched } else { 0..0 } {
                 let at = (step * BK).cast_signed();
                 for panel in 0..panels {
                     let row = (row + panel * rows).cast_signed();
@@ -104,10 +106,11 @@ impl Pipeline {
                 tma::fence_proxy_async_all();
             } else if number > 1 {
                 let tile = number - 2;
-                // SAFETY: this thread waits for each barrier's phases one after the other.
+                // SAFETY: this thread waits for each phase, one after the other. Its warp has been
+                // together since, so it is not two phases behind.
                 unsafe { read.add(tile % 2).wait_parity(tile / 2 % 2) };
             }
-            if thread == 0 {
+            if leads {
                 // SAFETY: no consumer reads the new entry before a stage is full. None still reads the
                 // old one: this thread has waited for that above.
                 unsafe {
@@ -132,10 +135,9 @@ impl Pipeline {
                     let to_a = smem.add(state.stage * (stage_a + bn * BK));
                     let at = (step * BK).cast_signed();
                     let place = [step * BK, row];
-                    let is_empty = || empty.add(state.stage).wait_parity(state.parity ^ 1);
                     let loaded = copies(PRODUCERS).then(|| unaligned.load(place, thread));
-                    if thread == 0 {
-                        is_empty();
+                    empty.add(state.stage).wait_parity(state.parity ^ 1);
+                    if leads {
                         let bytes_a = if copies(PRODUCERS) { 0 } else { 2 * panels * rows * BK };
                         let cols_b = if MN_B { bn } else { cols };
                         full.arrive_expect_tx(bytes_a + 2 * cols_b * BK);
@@ -159,8 +161,11 @@ impl Pipeline {
                             load_tile(to, map_b, [at, col, product_b], full, once_b);
                         }
                     }
+                    if !copies(PRODUCERS) {
+                        // No lane falls two phases behind the one that leads.
+                        warp::sync_warp(u32::MAX);
+                    }
                     if let Some(loaded) = loaded {
-                        is_empty();
                         unaligned.store(place, thread, loaded, to_a);
                         // The async proxy reads it.
                         tma::fence_proxy_async();
