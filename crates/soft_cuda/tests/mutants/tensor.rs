@@ -148,7 +148,8 @@ fn run(
     let shared = shared_bytes(spec, blocks);
     let narrow = match spec.shared() {
         Shared::Stages { front: Some(front), .. } => {
-            let lines = [spec.tile().bm, columns];
+            // As many as of the widest tile, so that a narrower one also has more steps.
+            let lines = [spec.tile().bm, spec.tile().bn];
             options::columns(columns) | options::stages(stages(lines, shared - front))
         }
         _ => 0,
@@ -295,7 +296,8 @@ fn failure(ptx: &str, spec: &KernelDescriptor) -> Option<String> {
     let all = spec.tile().bn;
     let outputs = outputs.flat_map(|output| whole.iter().map(move |one| (*one, output, all)));
     let runs = outputs.chain(streams.iter().map(|division| (*division, plain, all)));
-    let runs = runs.chain(widths(spec).map(|columns| (whole[0], plain, columns)));
+    // By blocks that have all of K, which is more steps than there are stages.
+    let runs = runs.chain(widths(spec).map(|columns| (WHOLE_TILES[1], plain, columns)));
     let runs = runs.flat_map(|(division, output, columns)| {
         [Schedule::InOrder, Schedule::Adversarial]
             .map(|schedule| (schedule, output, division, columns))
