@@ -137,7 +137,7 @@ pub fn no_baseline(error: &BenchError) -> String {
 pub fn not_compared(reason: &NotCompared) -> String {
     let reason = match reason {
         NotCompared::Refused(error) => advised(error),
-        NotCompared::Wrong => "cuBLAS: its result exceeds the bounds (it may round a 16-bit product before it adds the old C)".to_owned(),
+        NotCompared::Wrong => "cuBLAS: its result exceeds the bounds".to_owned(),
     };
     format!("warning: this shape is not compared: {reason}")
 }

@@ -33,6 +33,8 @@ pub struct Reference<'a> {
     epilogue: Epilogue<'a>,
     /// The type that results are rounded to.
     output: Element,
+    /// Whether products may be rounded to it before the old C is added.
+    rounds_products: bool,
 }
 
 enum Values {
@@ -89,6 +91,7 @@ impl<'a> Reference<'a> {
             values: Arc::new(Values::Full(Vec::new())),
             epilogue: Epilogue::default(),
             output: Element::F32,
+            rounds_products: false,
         };
         reference.values = Arc::new(match method {
             Method::Full => reference.full(),
@@ -157,6 +160,36 @@ impl<'a> Reference<'a> {
     #[must_use]
     pub fn stored_as(self, output: Element) -> Self {
         Self { output, ..self }
+    }
+
+    /// Allows that products are rounded to the type of the results before the old C is added, as
+    /// cuBLAS may do. Then a sum is rounded twice.
+    ///
+    /// ```
+    /// use gemm_matrix::{Element, Matrix};
+    /// use gemm_verify::{Bound, Method, Problem, Reference};
+    ///
+    /// let one = |value| Matrix::from_vec(1, 1, vec![value]);
+    /// // The product is between 1 and the next number, which is larger by 2^-7.
+    /// let (a, b, c) = (one(1.0), one(1.003_906_25), one(-1.0));
+    /// let problem =
+    ///     Problem { a: &a, b: &b, c: Some(&c), alpha: 1.0, beta: 1.0, bound: Bound::WorstCase };
+    /// let once = Reference::compute(problem, Method::Full, 0)?.stored_as(Element::Bf16);
+    /// let twice = once.clone().with_rounded_products();
+    /// let [exact, rounded] = [one(0.003_906_25), one(0.0)];
+    /// assert!(once.check(&exact)?.passed() && twice.check(&exact)?.passed());
+    /// assert!(!once.check(&rounded)?.passed() && twice.check(&rounded)?.passed());
+    /// assert!(!twice.check(&one(-0.008))?.passed());
+    /// # Ok::<(), gemm_verify::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_rounded_products(self) -> Self {
+        Self { rounds_products: true, ..self }
+    }
+
+    /// The largest error of rounding a product of this size before the old C is added.
+    fn product_rounding(&self, value: f64) -> f64 {
+        if self.rounds_products && self.problem.beta != 0.0 { self.rounding(value) } else { 0.0 }
     }
 
     /// The largest error of rounding a number of this size to the type of the results.
@@ -285,7 +318,9 @@ impl<'a> Reference<'a> {
                 sum += signs[j] * (f64::from(*got) - old);
                 squares += self.col_norms[j].powi(2);
                 old_squares += if beta == 0.0 { 0.0 } else { old.powi(2) };
-                roundings += self.rounding(f64::from(*got)).powi(2);
+                let product = f64::from(*got) - old;
+                roundings +=
+                    self.rounding(f64::from(*got)).powi(2) + self.product_rounding(product).powi(2);
             }
             let count = got.len() as f64;
             // The norm of a sum is at most the sum of the norms.
@@ -341,9 +376,12 @@ impl<'a> Reference<'a> {
     fn judge(&self, row: usize, col: usize, expected: f64, got: f32) -> Verdict {
         let norms = self.row_norms[row] * self.col_norms[col];
         let scaled = f64::from(self.problem.alpha).abs() * norms;
-        let old = self.old(row, col).abs();
-        let old = if old.is_finite() { old } else { 0.0 };
-        let others = 2.0 * U * SLACK * old + self.underflow();
+        let old = self.old(row, col);
+        let product = expected - old;
+        let old = if old.is_finite() { old.abs() } else { 0.0 };
+        let others = 2.0 * U * SLACK * old
+            + self.underflow()
+            + self.product_rounding(product.abs() + self.factor * scaled);
         let bounds = [self.factor, self.rms_factor].map(|factor| factor * scaled + others);
         let (expected, [tolerance, rms]) = self.epilogue.apply(row, col, expected, bounds);
         let rounding = self.rounding(expected.abs() + tolerance);

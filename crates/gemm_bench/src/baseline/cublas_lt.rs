@@ -190,12 +190,10 @@ impl Owned {
 
 /// cublasLt's number for a product's epilogue, if it has that epilogue.
 ///
-/// It has a bias for each column, and ReLU or the tanh GELU. It reads a bias in the type of C, but
-/// that of an [`Epilogue`](cuda_gemm::Epilogue) is f32: with a 16-bit C it has no bias.
+/// It has a bias for each column, in the type of C, and ReLU or the tanh GELU.
 pub(crate) fn epilogue(gemm: &Gemm) -> Option<c_int> {
     let epilogue = &gemm.epilogue;
-    let is_of_other_type = epilogue.bias.is_some() && gemm.output != Element::F32;
-    if epilogue.scale.is_some() || epilogue.residual || is_of_other_type {
+    if epilogue.scale.is_some() || epilogue.residual {
         return None;
     }
     match (epilogue.bias, epilogue.activation) {
@@ -321,7 +319,7 @@ impl LtProduct {
     /// # Safety
     ///
     /// - Matrices with the given layouts are at these addresses on the handle's device.
-    /// - A bias for each column is at its address, if the product has one.
+    /// - A bias for each column, in the type of C, is at its address, if the product has one.
     /// - All stay until the work is done, and nothing else accesses C.
     pub(crate) unsafe fn enqueue(
         &self,

@@ -1,25 +1,28 @@
 //! Products with cuBLAS.
 //!
 //! `cublasSgemm` is the baseline of f32. For tensor cores, and for epilogues of cublasLt, it is the
-//! fastest function of cuBLAS, chosen once, on the matrices of the first call. The candidates are:
+//! fastest function of cuBLAS ([`CublasProduct::choose`]). The candidates are:
 //!
 //! - `cublasGemmEx`, followed by a pass over C for an epilogue;
 //! - `cublasLtMatmul` with every algorithm that `cublasLtMatmulAlgoGetHeuristic` returns for
 //!   matrices of these alignments.
 //!
 //! All compute with the product's types, and with f32 for the sums, alpha and beta
-//! (`CUBLAS_COMPUTE_32F`, or `CUBLAS_COMPUTE_32F_FAST_TF32` for TF32). Every launch of the choice
-//! uses the same matrices, so that L2 is warm. If products are then measured with a cold L2,
-//! another candidate may be slightly faster.
+//! (`CUBLAS_COMPUTE_32F`, or `CUBLAS_COMPUTE_32F_FAST_TF32` for TF32). The choice is made by launches
+//! on the matrices that are then measured, with an L2 cache that is as cold or warm.
+//!
+//! cublasLt reads a bias in the type of C. With a C of 16 bits it gets one of that type
+//! ([`CublasProduct::set_bias`]).
 //!
 //! A grouped product is one `cublasGemmEx` for each group in turn.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::ffi::{c_int, c_longlong, c_void};
 
 use cuda_gemm::{
-    Batching, Compute, DeviceMatrix, Element, Error as GemmError, Extras, Gemm, IntoOperand,
-    IntoOperandMut, OperandRef, Timer, expect_planned,
+    AnyMatrix, Batching, Compute, Element, Error as GemmError, Extras, Gemm, IntoOperand,
+    IntoOperandMut, Layout as MatrixLayout, Matrix as HostMatrix, OperandRef, Timer,
+    expect_planned,
 };
 
 use super::cublas_lt::{Layout, LtProduct, R_32F, alignment, compute_type, epilogue};
@@ -63,8 +66,9 @@ impl Cublas {
         let has_pass = if by_sgemm { !gemm.epilogue.is_none() } else { has_pass(&gemm)? };
         let device = self.0.stream.device();
         let pass = has_pass.then(|| EpiloguePass::new(device, &gemm)).transpose()?;
-        let fastest = (!by_sgemm).then(OnceCell::new);
-        Ok(CublasProduct { cublas: self.clone(), gemm, groups, pass, fastest })
+        let has_own = gemm.epilogue.is_none() || has_pass;
+        let candidates = (!by_sgemm).then(|| Candidates::new(has_own));
+        Ok(CublasProduct { cublas: self.clone(), gemm, groups, pass, candidates })
     }
 }
 
@@ -96,12 +100,7 @@ fn is_for_sgemm(gemm: &Gemm) -> bool {
 fn has_pass(gemm: &Gemm) -> Result<bool, Error> {
     let has_pass = !gemm.epilogue.is_none() && gemm.output == Element::F32;
     if !has_pass && epilogue(gemm).is_none() {
-        let reason = match gemm.epilogue.bias {
-            Some(_) => {
-                "cublasLt reads a bias in the type of C, which has 16 bits, and this bias is f32; store C as f32"
-            }
-            None => "cublasLt has no such epilogue, and the pass over C takes f32; store C as f32",
-        };
+        let reason = "cublasLt has no such epilogue, and the pass over C takes f32; store C as f32";
         return Err(Error::CublasUnsuited { reason: reason.to_owned() });
     }
     Ok(has_pass)
@@ -116,31 +115,48 @@ pub struct CublasProduct {
     gemm: Gemm,
     groups: Groups,
     pass: Option<EpiloguePass>,
-    /// The fastest candidate, after the first call; none for `cublasSgemm`.
-    fastest: Option<OnceCell<Fastest>>,
+    /// The candidates; none for `cublasSgemm`.
+    candidates: Option<Candidates>,
 }
 
-/// The fastest candidate.
-struct Fastest {
-    /// The algorithm of cublasLt; `None` for `cublasGemmEx`.
-    algorithm: Option<usize>,
-    /// The product in cublasLt, or the reason why there is none.
-    lt: Result<LtProduct, Error>,
+/// `cublasGemmEx` and the algorithms of cublasLt.
+struct Candidates {
+    /// Whether `cublasGemmEx` is one of them.
+    has_own: bool,
+    /// The product in cublasLt, or the reason why there is none. It is made for the alignments of
+    /// the first call's matrices.
+    lt: OnceCell<Result<LtProduct, Error>>,
+    /// The bias in the type of C.
+    bias: OnceCell<AnyMatrix>,
+    /// The next call's algorithm of cublasLt; `None` for `cublasGemmEx`.
+    algorithm: Cell<Option<usize>>,
+    is_chosen: Cell<bool>,
 }
 
-impl Fastest {
-    fn by_lt(&self) -> ByLt<'_> {
-        Some((self.lt.as_ref().ok()?, self.algorithm?))
+impl Candidates {
+    fn new(has_own: bool) -> Self {
+        let algorithm = Cell::new((!has_own).then_some(0));
+        let (lt, bias) = (OnceCell::new(), OnceCell::new());
+        Self { has_own, lt, bias, algorithm, is_chosen: Cell::new(false) }
     }
 
-    fn describe(&self) -> String {
-        match (self.algorithm, &self.lt) {
+    /// All of them, as [`Candidates::algorithm`] has them.
+    fn all(&self) -> impl Iterator<Item = Option<usize>> + use<> {
+        let count = match self.lt.get() {
+            Some(Ok(lt)) => lt.len(),
+            _ => 0,
+        };
+        self.has_own.then_some(None).into_iter().chain((0..count).map(Some))
+    }
+
+    fn describe(&self) -> Option<String> {
+        Some(match (self.algorithm.get(), self.lt.get()?) {
             (Some(algorithm), Ok(lt)) => {
                 format!("cublasLt's algorithm {} of {}", algorithm + 1, lt.len())
             }
             (_, Ok(lt)) => format!("cublasGemmEx, before {} algorithms of cublasLt", lt.len()),
             (_, Err(error)) => format!("cublasGemmEx, without cublasLt: {error}"),
-        }
+        })
     }
 }
 
@@ -182,12 +198,86 @@ impl CublasProduct {
         &self.gemm
     }
 
-    /// Describes the fastest candidate; `None` before the first call, and for `cublasSgemm`.
+    /// Describes the chosen candidate; `None` before the first call, and for `cublasSgemm`.
     pub fn chosen(&self) -> Option<String> {
         if self.gemm.is_grouped() {
             return Some("cublasGemmEx for each group in turn".to_owned());
         }
-        self.fastest.as_ref()?.get().map(Fastest::describe)
+        self.candidates.as_ref()?.describe()
+    }
+
+    /// Sets the bias that cublasLt reads if C has 16 bits: the elements of the bias of
+    /// [`Extras`], in the type of C.
+    ///
+    /// Does nothing for other products, and after the first time.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CublasUnsuited`] if that type does not have all the elements, so that cublasLt would
+    /// compute another product; [`cuda_gemm::Error::Driver`].
+    pub fn set_bias(&self, bias: &HostMatrix) -> Result<(), Error> {
+        let Some(candidates) = self.candidates.as_ref().filter(|_| self.bias_has_16_bits()) else {
+            return Ok(());
+        };
+        let rounded = bias.clone().rounded(self.gemm.output);
+        if rounded != *bias {
+            let reason = "cublasLt reads a bias in the type of C, which does not have its elements";
+            return Err(Error::CublasUnsuited { reason: reason.to_owned() });
+        }
+        if candidates.bias.get().is_none() {
+            let layout = MatrixLayout { offset: 0, ld: bias.cols(), tail: 0 };
+            let (device, shape) = (self.cublas.0.stream.device(), [bias.rows(), bias.cols()]);
+            let mut copy = AnyMatrix::zeros_of(device, self.gemm.output, shape, layout)?;
+            copy.upload(&rounded)?;
+            candidates.bias.get_or_init(|| copy);
+        }
+        Ok(())
+    }
+
+    /// Whether cublasLt reads a bias in the type of C, and that type has 16 bits.
+    fn bias_has_16_bits(&self) -> bool {
+        self.gemm.epilogue.bias.is_some() && self.gemm.output != Element::F32
+    }
+
+    /// Whether nothing is left to choose: see [`CublasProduct::choose`].
+    pub fn is_chosen(&self) -> bool {
+        let is_grouped = self.gemm.is_grouped();
+        self.candidates.as_ref().is_none_or(|one| is_grouped || one.is_chosen.get())
+    }
+
+    /// Chooses the fastest candidate, if that has not happened.
+    ///
+    /// `enqueue` enqueues this product once, as it will be measured: on the same matrices each time
+    /// for a warm L2 cache, or on others for a cold one. Without a choice, the first candidate runs.
+    ///
+    /// # Errors
+    ///
+    /// Those of `enqueue` with all candidates.
+    pub fn choose(&self, mut enqueue: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
+        let open = self.candidates.as_ref().filter(|_| !self.is_chosen());
+        let Some(candidates) = open else { return Ok(()) };
+        // The first call finds the algorithms.
+        let first = enqueue();
+        if candidates.lt.get().is_none() {
+            return first;
+        }
+        let timer = Timer::new(self.cublas.0.stream.device())?;
+        let mut time = |algorithm: Option<usize>| {
+            candidates.algorithm.set(algorithm);
+            let mut launch =
+                |times: u32| timer.milliseconds(|| (0..times).try_for_each(|_| enqueue()));
+            launch(1)?;
+            let once = launch(1)?.max(1e-3);
+            let times = (TIMED_MS / once).clamp(1.0, MAX_LAUNCHES) as u32;
+            Ok::<f64, Error>(launch(times)?.min(launch(times)?) / f64::from(times))
+        };
+        // An algorithm that fails is not a candidate.
+        let timed = candidates.all().filter_map(|one| Some((one, time(one).ok()?)));
+        let fastest = timed.min_by(|one, other| one.1.total_cmp(&other.1));
+        let Some((algorithm, _)) = fastest else { return first };
+        candidates.algorithm.set(algorithm);
+        candidates.is_chosen.set(true);
+        Ok(())
     }
 
     /// Enqueues the product on the device's stream, and returns at once.
@@ -206,8 +296,6 @@ impl CublasProduct {
     }
 
     /// Enqueues the product with its epilogue's inputs: see [`CublasProduct::enqueue`].
-    ///
-    /// The first call times all candidates, if there are several, before it returns.
     ///
     /// # Errors
     ///
@@ -228,21 +316,14 @@ impl CublasProduct {
         if m == 0 || n == 0 || batch == 0 {
             return Ok(());
         }
-        let bias = extras.bias_address();
         let _current = stream.device().enter()?;
         let _exclusive = stream.exclusive();
         if self.gemm.is_grouped() {
             return self.enqueue_groups(operands);
         }
-        let by_lt = match &self.fastest {
-            None => None,
-            Some(fastest) => {
-                if fastest.get().is_none() {
-                    let chosen = self.choose(operands, bias, extras)?;
-                    fastest.get_or_init(|| chosen);
-                }
-                fastest.get().and_then(Fastest::by_lt)
-            }
+        let (by_lt, bias) = match &self.candidates {
+            None => (None, None),
+            Some(candidates) => self.next(candidates, operands.map(|one| one.layout), &extras)?,
         };
         // SAFETY: the matrices are on the handle's device, with these layouts. C is borrowed
         // mutably, so it is neither A nor B. All stay allocated until the work is done, because
@@ -266,60 +347,31 @@ impl CublasProduct {
         Ok(())
     }
 
-    /// Times all candidates on A and B, and on a temporary C.
-    fn choose(
+    /// The next call's function, and the bias that it reads.
+    fn next<'c>(
         &self,
-        [a, b, c]: [Matrix; 3],
-        bias: Option<u64>,
-        extras: Extras<'_>,
-    ) -> Result<Fastest, Error> {
+        candidates: &'c Candidates,
+        layouts: [Layout; 3],
+        extras: &Extras<'_>,
+    ) -> Result<(ByLt<'c>, Option<u64>), Error> {
         let Started { stream, handle, .. } = &*self.cublas.0;
-        let device = stream.device();
-        let Layout { shape: [rows, cols], ld, stride, .. } = c.layout;
-        // C's number of elements, in f32, which is more than a 16-bit C needs.
-        let all_rows = rows + (stride * (self.gemm.batch - 1)).div_ceil(ld);
-        device.require_memory(4 * all_rows as u128 * ld as u128)?;
-        let mut scratch = DeviceMatrix::<f32>::zeros(device, [all_rows, ld])?;
-        let c = Matrix { address: scratch.address(), ..c };
-        let operands = [a, b, c];
-        // With the alignment of the real C.
-        let layouts = operands.map(|matrix| matrix.layout);
-        let lt = LtProduct::new(device, *handle, self.cublas.version(), &self.gemm, layouts);
-        let timer = Timer::new(device)?;
-        let mut time = |algorithm: Option<usize>| {
-            let by_lt = algorithm.and_then(|algorithm| Some((lt.as_ref().ok()?, algorithm)));
-            let mut launch = |times: u32| -> Result<f64, Error> {
-                timer.milliseconds(|| {
-                    for _ in 0..times {
-                        // SAFETY: as in `enqueue_with`; C is this function's own.
-                        unsafe { self.enqueue_by(&self.gemm, by_lt, operands, bias)? };
-                        if let (Some(pass), None) = (&self.pass, by_lt) {
-                            let c = scratch.submatrix_mut(0..all_rows, 0..cols)?;
-                            pass.enqueue(c.batch(self.gemm.batch)?.into_operand_mut(), extras)?;
-                        }
-                    }
-                    Ok(())
-                })
-            };
-            launch(1)?;
-            let once = launch(1)?.max(1e-3);
-            let times = (TIMED_MS / once).clamp(1.0, MAX_LAUNCHES) as u32;
-            Ok::<f64, Error>(launch(times)?.min(launch(times)?) / f64::from(times))
-        };
-        let own = (self.gemm.epilogue.is_none() || self.pass.is_some()).then_some(None);
-        let count = lt.as_ref().map_or(0, LtProduct::len);
-        let ways = own.into_iter().chain((0..count).map(Some));
-        // An algorithm that fails is not a candidate.
-        let timed = ways.filter_map(|way| Some((way, time(way).ok()?)));
-        let fastest = timed.min_by(|one, other| one.1.total_cmp(&other.1));
-        match (fastest, lt) {
-            (Some((algorithm, _)), lt) => Ok(Fastest { algorithm, lt }),
-            (None, Err(error)) => Err(error),
-            (None, Ok(_)) => {
-                let reason = "none of its algorithms ran".to_owned();
-                Err(Error::CublasUnsuited { reason })
-            }
+        let lt = candidates.lt.get_or_init(|| {
+            LtProduct::new(stream.device(), *handle, self.cublas.version(), &self.gemm, layouts)
+        });
+        let Some(algorithm) = candidates.algorithm.get() else { return Ok((None, None)) };
+        let unsuited = |reason: &str| Error::CublasUnsuited { reason: reason.to_owned() };
+        let lt = lt.as_ref().map_err(|error| unsuited(&error.to_string()))?;
+        if algorithm >= lt.len() {
+            return Err(unsuited("cublasLt has no algorithm"));
         }
+        let bias = match self.bias_has_16_bits() {
+            true => match candidates.bias.get() {
+                Some(bias) => Some(bias.address()),
+                None => return Err(unsuited("cublasLt needs the bias in the type of C first")),
+            },
+            false => extras.bias_address(),
+        };
+        Ok((Some((lt, algorithm)), bias))
     }
 
     /// Enqueues the product, or a group's, with one candidate.
@@ -360,7 +412,7 @@ impl CublasProduct {
         // SAFETY: the caller's contract. The factors are read during the call: pointers to them are
         // host pointers by default.
         let (call, status) = unsafe {
-            match (&self.fastest, batch) {
+            match (&self.candidates, batch) {
                 (None, 1) => {
                     let [a, b, c] = [a, b, c].map(|address| address.cast());
                     let status = (functions.sgemm)(
@@ -443,7 +495,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bias_in_f32_is_not_read_as_16_bits() {
+    fn what_cublas_lt_lacks_has_a_pass_or_no_baseline() {
         let in_bf16 = Gemm::new(64, 64, 64).computed_in(Compute::Bf16);
         let bias = Epilogue::new().bias(Axis::Column);
         let relu = Epilogue::new().activation(Activation::Relu);
@@ -452,25 +504,32 @@ mod tests {
         assert_eq!(epilogue(&in_bf16.then(bias)), Some(4));
 
         let in_16_bits = in_bf16.stored_as(Element::Bf16);
-        assert!(has_pass(&in_16_bits).is_ok_and(|has_pass| !has_pass));
-        assert!(has_pass(&in_16_bits.then(relu)).is_ok_and(|has_pass| !has_pass));
-        for (epilogue_of_c, why) in [
-            (bias, "reads a bias in the type of C"),
-            (bias.activation(Activation::Relu), "reads a bias in the type of C"),
-            (Epilogue::new().residual(), "no such epilogue"),
+        for (epilogue_of_c, number) in [
+            (Epilogue::new(), 1),
+            (relu, 2),
+            (bias, 4),
+            (bias.activation(Activation::Relu), 6),
+            (bias.activation(Activation::GeluTanh), 36),
         ] {
             let gemm = in_16_bits.then(epilogue_of_c);
-            assert_eq!(epilogue(&gemm), None);
-            let refused = has_pass(&gemm).unwrap_err();
-            assert!(refused.is_of_cublas() && refused.to_string().contains(why), "{refused}");
+            assert!(has_pass(&gemm).is_ok_and(|has_pass| !has_pass));
+            assert_eq!(epilogue(&gemm), Some(number));
+        }
+        for none in [Epilogue::new().residual(), Epilogue::new().bias(Axis::Row)] {
+            let refused = has_pass(&in_16_bits.then(none)).unwrap_err();
+            assert!(refused.is_of_cublas(), "{refused}");
+            assert!(refused.to_string().contains("no such epilogue"), "{refused}");
         }
     }
 
     #[test]
     fn it_is_said_why_cublas_lt_is_absent() {
         let reason = "libcublasLt.so.13: no such file".to_owned();
-        let chosen = Fastest { algorithm: None, lt: Err(Error::CublasUnsuited { reason }) };
-        let words = chosen.describe();
+        let candidates = Candidates::new(true);
+        assert_eq!(candidates.describe(), None);
+        let _ = candidates.lt.set(Err(Error::CublasUnsuited { reason }));
+        let words = candidates.describe().unwrap();
         assert!(words.starts_with("cublasGemmEx, without") && words.contains("no such file"));
+        assert!(candidates.all().eq([None]));
     }
 }

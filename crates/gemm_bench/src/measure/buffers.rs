@@ -209,10 +209,29 @@ impl RotatingBuffers {
 
     /// Enqueues a product on the next set.
     ///
+    /// The first call for a product of cuBLAS chooses its function, and so takes longer.
+    ///
     /// # Errors
     ///
-    /// See [`Job::enqueue_with`].
+    /// See [`Job::enqueue_with`] and [`CublasProduct::choose`](crate::CublasProduct::choose).
     pub fn enqueue(&mut self, job: &Job) -> Result<(), Error> {
+        self.choose(job)?;
+        self.enqueue_next(job)
+    }
+
+    /// Chooses cuBLAS's fastest function on these sets, if that has not happened.
+    fn choose(&mut self, job: &Job) -> Result<(), Error> {
+        let Job::Cublas(product) = job else { return Ok(()) };
+        if product.is_chosen() {
+            return Ok(());
+        }
+        if let Some(bias) = &self.shared.bias {
+            product.set_bias(&bias.download()?)?;
+        }
+        product.choose(|| self.enqueue_next(job))
+    }
+
+    fn enqueue_next(&mut self, job: &Job) -> Result<(), Error> {
         let count = self.sets.len();
         let set = &mut self.sets[self.next];
         self.next = (self.next + 1) % count;
@@ -250,6 +269,7 @@ impl RotatingBuffers {
     ///
     /// The errors of [`Job::enqueue_with`], or a fault of the kernel.
     pub fn result(&mut self, job: &Job, old: Option<&Matrix>) -> Result<Matrix, Error> {
+        self.choose(job)?;
         self.reset(old)?;
         enqueue(job, &mut self.sets[0], &self.shared)?;
         self.first()

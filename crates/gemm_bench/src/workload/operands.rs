@@ -171,6 +171,8 @@ impl Operands {
     }
 
     /// Makes random matrices, including C and the epilogue's inputs if they are read.
+    ///
+    /// The bias has the elements of C's type, which cublasLt reads.
     pub fn random(gemm: &Gemm, seed: u64) -> Self {
         let [a, b, c] = shapes(gemm);
         let random = |[rows, cols]: [usize; 2], stream| Matrix::random(rows, cols, seed, stream);
@@ -179,7 +181,7 @@ impl Operands {
         };
         let extras = [
             vector(gemm.epilogue.scale, 4),
-            vector(gemm.epilogue.bias, 5),
+            vector(gemm.epilogue.bias, 5).map(|bias| bias.rounded(gemm.output)),
             gemm.epilogue.residual.then(|| random(c, 6)),
         ];
         let c = (gemm.beta != 0.0).then(|| random(c, 3));
@@ -458,13 +460,14 @@ impl Products<'_> {
     /// Compares a result with the product of unrounded A and B, also in TF32.
     ///
     /// This is the accuracy of a result. It also checks other libraries, which may convert A and B
-    /// to TF32 in any way.
+    /// to TF32 in any way, and may round a product to the type of C before they add the old C.
     ///
     /// # Errors
     ///
     /// See [`Reference::check`].
     pub fn check_unrounded(&self, result: &Matrix) -> Result<Check, Error> {
-        self.compare(result, &self.references)
+        let references = self.references.iter().cloned().map(Reference::with_rounded_products);
+        self.compare(result, &references.collect::<Vec<_>>())
     }
 
     fn compare(&self, result: &Matrix, references: &[Reference<'_>]) -> Result<Check, Error> {
