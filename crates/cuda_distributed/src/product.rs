@@ -455,10 +455,16 @@ impl<'p, 'm, T: Multiply> Call<'p, 'm, T> {
         let (compute, transfers) = (world.device().stream(), world.transfers());
         // What the matrices hold is complete, and the buffers are free.
         transfers.wait_for(&compute)?;
+        if let Some(side) = world.side() {
+            side.wait_for(&compute)?;
+        }
         let enqueued = match self.schedule {
             Schedule::Gather => self.gather(c, buffers),
             Schedule::Reduce => self.reduce(c, buffers),
         };
+        // Later work may write or free what travels or is multiplied, also after an error.
+        let waits = world.side().map_or(Ok(()), |side| compute.wait_for(side));
+        let enqueued = enqueued.and(waits.map_err(Error::from));
         let enqueued = enqueued.and_then(|()| {
             if c.distribution() == Distribution::Replicated && world.size() > 1 {
                 transfers.wait_for(&compute)?;
@@ -466,7 +472,6 @@ impl<'p, 'm, T: Multiply> Call<'p, 'm, T> {
             }
             Ok(())
         });
-        // Later work may write or free what travels, also after an error.
         let waits = compute.wait_for(transfers);
         enqueued.and(waits.map_err(Error::from))
     }

@@ -101,6 +101,7 @@ struct Inner {
     size: usize,
     device: Device,
     transfers: Stream,
+    side: Option<Stream>,
     control: Arc<dyn Control>,
     communicator: Arc<dyn Communicator>,
     watch: Watch,
@@ -261,6 +262,8 @@ impl World {
             _ => Arc::new(ThroughHost { control: own, rank }),
         };
         watch.abort_on_failure(Arc::clone(&communicator));
+        let side = (!communicator.uses_multiprocessors()).then(|| Stream::new(device));
+        let side = side.transpose()?;
         let own = u64::from(device.info().limits.multiprocessors);
         let all = control.exchange("opening the world", own.to_le_bytes().to_vec())?;
         let fewest = all.iter().flat_map(|message| words(message)).min();
@@ -269,6 +272,7 @@ impl World {
             size,
             device: device.clone(),
             transfers,
+            side,
             control,
             communicator,
             watch,
@@ -376,6 +380,12 @@ impl World {
             return Err(Error::Mismatch { operation: operation.to_owned(), rank, first, other });
         }
         Ok(())
+    }
+
+    /// A second stream of products, beside the device's own, if transfers leave them all
+    /// multiprocessors.
+    pub(crate) fn side(&self) -> Option<&Stream> {
+        self.inner.side.as_ref()
     }
 
     /// The stream of transfers.

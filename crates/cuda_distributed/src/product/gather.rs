@@ -2,11 +2,13 @@
 //!
 //! A rank multiplies its own blocks while others arrive, in steps: in step `s` it receives from
 //! rank `r + s` and sends to rank `r - s`. Each step's blocks are multiplied when they are there.
+//! Steps of different parts of C have two streams in turn, so that a product begins on the
+//! multiprocessors that the last wave of the product before leaves idle. NCCL needs those.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use cuda_gemm::{DeviceMatrixRef, Event, OutputOf, Scalar};
+use cuda_gemm::{DeviceMatrixRef, Event, OutputOf, Scalar, Stream};
 
 use super::local::{End, dense};
 use super::{Buffers, Call, DistributedRef, Multiply, swapped};
@@ -152,9 +154,13 @@ impl<T: Multiply> Call<'_, '_, T> {
         let rank = world.rank();
         let compute = world.device().stream();
         let tasks = self.tasks(rank);
+        // Sums of one part follow each other.
+        let are_alone = tasks.iter().all(|task| task.is_first && task.is_last);
+        let side = world.side().filter(|_| are_alone).unwrap_or(&compute);
+        let stream = |step: usize| if step % 2 == 1 { side } else { &compute };
         let run = |step: usize, c: &mut DistributedMatrix<U>| {
             let mut ready = tasks.iter().filter(|task| task.step == step);
-            ready.try_for_each(|task| self.run_task(task, c, buffers))
+            ready.try_for_each(|task| self.run_task(task, stream(step), c, buffers))
         };
         if self.product.a.shape()[1] == 0 {
             return self.without_sums(c);
@@ -171,7 +177,7 @@ impl<T: Multiply> Call<'_, '_, T> {
         }
         for (step, arrival) in (1..).zip(arrivals) {
             if let Some(arrival) = arrival {
-                compute.wait_for_event(&arrival)?;
+                stream(step).wait_for_event(&arrival)?;
             }
             run(step, c)?;
         }
@@ -207,6 +213,7 @@ impl<T: Multiply> Call<'_, '_, T> {
     fn run_task<U>(
         &self,
         task: &Task,
+        stream: &Stream,
         c: &mut DistributedMatrix<U>,
         buffers: &Buffers,
     ) -> Result<(), Error>
@@ -244,6 +251,9 @@ impl<T: Multiply> Call<'_, '_, T> {
         let [first_row, first_col] = c.part().map(|range| range.start);
         let [c_rows, c_cols] = [within(rows, first_row), within(cols, first_col)];
         let part = c.local_mut().submatrix(c_rows, c_cols)?;
+        // SAFETY: the streams of a call wait for each other: `Call::run`. Tasks of two streams have
+        // different parts of C.
+        let part = unsafe { part.on(stream) };
         let end = if *is_last { End::Epilogue } else { End::Stored };
         // A sum that is not complete is rounded only in C of f32.
         if U::ELEMENT == cuda_gemm::Element::F32 || (*is_first && *is_last) {

@@ -65,7 +65,7 @@ impl<T: Multiply> Product<'_, T> {
 }
 
 impl<T: Multiply> Call<'_, '_, T> {
-    /// Enqueues `alpha * a * b + beta * c` of a part of C.
+    /// Enqueues `alpha * a * b + beta * c` of a part of C, on the stream of `c`.
     pub(super) fn multiply<U: Multiply + OutputOf<T>>(
         &self,
         [a, b]: [DeviceMatrixRef<'_, T>; 2],
@@ -74,15 +74,19 @@ impl<T: Multiply> Call<'_, '_, T> {
         place: [&Range<usize>; 2],
         end: End<'_>,
     ) -> Result<(), Error> {
+        let stream = c.stream();
+        // SAFETY: the streams of a call wait for each other at its start and at its end: `Call::run`.
+        let [a, b] = [a, b].map(|operand| unsafe { operand.on(stream) });
         let product = T::with_precision(gemm(a, b), self.product.precision);
         let product = product.alpha(self.product.alpha).beta(beta);
-        Ok(self.ended(product, place, end)?.run(c)?)
+        Ok(self.ended(product, stream, place, end)?.run(c)?)
     }
 
-    /// Adds the end to a product of a part of C.
+    /// Adds the end to a product of a part of C, on this stream.
     fn ended<'v, V: Multiply>(
         &'v self,
         mut product: cuda_gemm::Product<'v, 'v, V>,
+        stream: &'v Stream,
         place: [&Range<usize>; 2],
         end: End<'v>,
     ) -> Result<cuda_gemm::Product<'v, 'v, V>, Error> {
@@ -94,7 +98,8 @@ impl<T: Multiply> Call<'_, '_, T> {
             let [rows, cols] = place;
             let [start, end] = [[rows.start, cols.start], [rows.end, cols.end]]
                 .map(|[row, col]| axis.len(row, col));
-            vector.submatrix(0..1, start..end)
+            // SAFETY: as in `multiply`.
+            vector.submatrix(0..1, start..end).map(|slice| unsafe { slice.on(stream) })
         };
         if let (Some(bias), Some(axis)) = (self.product.bias, epilogue.bias) {
             product = product.bias_along(axis, slice(bias, axis)?);
@@ -112,7 +117,9 @@ impl<T: Multiply> Call<'_, '_, T> {
             let [rows, cols] = residual.part();
             let rows = within(place[0], rows.start);
             let cols = within(place[1], cols.start);
-            product = product.residual(residual.local().submatrix(rows, cols)?);
+            let residual = residual.local().submatrix(rows, cols)?;
+            // SAFETY: as in `multiply`.
+            product = product.residual(unsafe { residual.on(stream) });
         }
         Ok(product)
     }
@@ -137,7 +144,7 @@ impl<T: Multiply> Call<'_, '_, T> {
         let beta = self.product.beta;
         if self.product.adds_only() {
             let last = nothing::<U>(stream, shape)?.beta(beta);
-            return Ok(self.ended(last, place, End::Summand(sum.view()))?.run(c)?);
+            return Ok(self.ended(last, stream, place, End::Summand(sum.view()))?.run(c)?);
         }
         if beta != 0.0 {
             // Each row of C as a matrix of one column, times 1.
@@ -151,7 +158,7 @@ impl<T: Multiply> Call<'_, '_, T> {
                 .run(sum.view_mut().rows_as_matrices(column, 1)?)?;
         }
         let whole = nothing::<f32>(stream, shape)?.beta(1.0);
-        self.ended(whole, place, End::Epilogue)?.run(sum.view_mut())?;
+        self.ended(whole, stream, place, End::Epilogue)?.run(sum.view_mut())?;
         Ok(nothing::<U>(stream, shape)?.residual(sum.view()).run(c.view_mut())?)
     }
 }

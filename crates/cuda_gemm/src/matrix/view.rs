@@ -122,6 +122,17 @@ impl<'m, T> DeviceMatrixRef<'m, T> {
         self.stream
     }
 
+    /// The same matrices, used by another stream of the device.
+    ///
+    /// # Safety
+    ///
+    /// That stream waits for earlier work that writes them. Whoever writes or frees them later waits
+    /// for that stream. See [`Stream::wait_for`].
+    #[must_use]
+    pub unsafe fn on(self, stream: &'m Stream) -> Self {
+        Self { stream, ..self }
+    }
+
     /// The address of the first element.
     pub fn address(&self) -> u64 {
         self.placement.address

@@ -64,6 +64,23 @@ impl<'m, T> DeviceMatrixMut<'m, T> {
         Ok((Self::new(above?), Self::new(below?)))
     }
 
+    /// The stream that uses the matrices.
+    pub fn stream(&self) -> &'m Stream {
+        self.view.stream()
+    }
+
+    /// The same matrices, used by another stream of the device.
+    ///
+    /// # Safety
+    ///
+    /// As for [`DeviceMatrixRef::on`]. That stream also waits for earlier work that reads them, and
+    /// so do later readers for that stream.
+    #[must_use]
+    pub unsafe fn on(self, stream: &'m Stream) -> Self {
+        // SAFETY: the caller's contract.
+        Self::new(unsafe { self.view.on(stream) })
+    }
+
     /// Splits the matrix into a batch, one below the other: see [`DeviceMatrixRef::batch`].
     ///
     /// # Errors
