@@ -18,6 +18,8 @@ fn several_software_devices_compute_what_one_does() {
         ("soft", &["--compute", "tf32x3", "--trans-a", "--beta", "0.5"][..]),
         ("soft-sm90", &["--compute", "bf16", "--output", "bf16", "--trans-b", "--residual"]),
         ("soft-sm90", &["--compute", "f16", "--bias", "row", "--epilogue", "gelu"]),
+        // FMAs compute these small products.
+        ("soft", &["--compute", "tf32", "--beta", "1", "--samples", "2"]),
     ] {
         let common = ["--device", device, "--gpus", "2", "--sizes", "40,17x33x9"];
         let ran = run(&[&common[..], options].concat());

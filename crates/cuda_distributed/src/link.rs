@@ -10,6 +10,8 @@ use crate::world::World;
 const LARGE: usize = 64 << 20;
 /// Bytes of a message whose time is the latency.
 const SMALL: usize = 16;
+/// The buffers of a measurement.
+const BUFFERS: [&str; 2] = ["sent by the measurement", "received by the measurement"];
 /// Messages of one measurement, all enqueued at once.
 const MESSAGES: u32 = 8;
 
@@ -54,8 +56,8 @@ impl World {
                 let reason = "a link is measured between GPUs".to_owned();
                 return Err(Error::Unfit { what: "the world", reason });
             }
-            let from = workspace.buffer(stream, "sent by the measurement", LARGE)?;
-            Ok([from, workspace.buffer(stream, "received by the measurement", LARGE)?])
+            let [from, to] = BUFFERS.map(|name| workspace.buffer(stream, name, LARGE));
+            Ok([from?, to?])
         };
         let (ready, buffers) = match ready() {
             Ok(buffers) => (Ok(()), buffers),
@@ -75,6 +77,10 @@ impl World {
         let gbytes_per_s = 1e-3 * LARGE as f64 / (large - latency_us).max(1e-3);
         let link = Link { gbytes_per_s, latency_us };
         self.set_link(Some(link));
+        // All ranks have told their times, so that no message is on its way.
+        for name in BUFFERS {
+            workspace.free(name);
+        }
         Ok(link)
     }
 

@@ -455,7 +455,8 @@ impl<'p, 'm, T: Multiply> Call<'p, 'm, T> {
         let (compute, transfers) = (world.device().stream(), world.transfers());
         // What the matrices hold is complete, and the buffers are free.
         transfers.wait_for(&compute)?;
-        if let Some(side) = world.side() {
+        let side = world.side().filter(|_| self.schedule == Schedule::Gather);
+        if let Some(side) = side {
             side.wait_for(&compute)?;
         }
         let enqueued = match self.schedule {
@@ -463,7 +464,7 @@ impl<'p, 'm, T: Multiply> Call<'p, 'm, T> {
             Schedule::Reduce => self.reduce(c, buffers),
         };
         // Later work may write or free what travels or is multiplied, also after an error.
-        let waits = world.side().map_or(Ok(()), |side| compute.wait_for(side));
+        let waits = side.map_or(Ok(()), |side| compute.wait_for(side));
         let enqueued = enqueued.and(waits.map_err(Error::from));
         let enqueued = enqueued.and_then(|()| {
             if c.distribution() == Distribution::Replicated && world.size() > 1 {

@@ -140,6 +140,11 @@ impl Workspace {
         Ok(self.buffers[name].address())
     }
 
+    /// Frees a buffer, after the work with it.
+    pub(crate) fn free(&mut self, name: &'static str) {
+        self.buffers.remove(name);
+    }
+
     /// The address of a 1 of this type, in memory of `stream`.
     pub(crate) fn one<T: Scalar>(&mut self, stream: &Stream) -> Result<u64, Error> {
         let name = T::ELEMENT.name();

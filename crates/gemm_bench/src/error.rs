@@ -149,6 +149,7 @@ impl Error {
             self,
             Self::HostMemory { .. }
                 | Self::Cublas { .. }
+                | Self::CublasUnsuited { .. }
                 | Self::Gemm(
                     cuda_gemm::Error::DeviceMemory { .. }
                         | cuda_gemm::Error::SharedMemory { .. }

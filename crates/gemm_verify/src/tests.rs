@@ -237,6 +237,29 @@ fn the_tolerance_is_the_formula() {
 }
 
 #[test]
+fn a_product_is_rounded_twice_only_before_an_old_c() {
+    let one = |value| Matrix::from_vec(1, 1, vec![value]);
+    // Its rounding to bf16 errs by up to 2^-8.
+    let (a, b) = (one(1.0), one(1.0));
+    for (beta, c, is_more) in [(0.0, None, false), (1.0, Some(one(-0.5)), true)] {
+        let problem =
+            Problem { a: &a, b: &b, c: c.as_ref(), alpha: 1.0, beta, bound: Bound::WorstCase };
+        let once = Reference::compute(problem, Method::Full, 0).unwrap();
+        let once = once.stored_as(Element::Bf16);
+        let twice = once.clone().with_rounded_products();
+        let exact = 1.0 - beta * 0.5;
+        let passes = |reference: &Reference<'_>, error: f32| {
+            reference.check(&one(exact + error)).unwrap().passed()
+        };
+        // One rounding of the sum, and one of the product.
+        let [sum, product] = [exact / 256.0, 1.0 / 256.0];
+        assert!(passes(&once, 0.9 * sum) && !passes(&once, 1.1 * sum));
+        assert_eq!(passes(&twice, 0.9 * (sum + product)), is_more);
+        assert!(!passes(&twice, 1.1 * (sum + product)));
+    }
+}
+
+#[test]
 fn the_rms_error_is_of_all_elements() {
     // More rows than tasks, so that some are merged.
     let (m, n) = (3000, 4);

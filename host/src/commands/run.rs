@@ -141,6 +141,10 @@ fn measure(
     let setting = Setting { device, gpus: None, gemm, groups, seed, cublas_version, l2, samples };
     reporter.begin(&setting)?;
     let operands = progress::step("preparing the matrices", || source.read(&gemm, groups.clone()))?;
+    let operands = match candidates.iter().any(|candidate| candidate.title.is_cublas()) {
+        true => operands.with_bias_of_c(),
+        false => operands,
+    };
     let input = gemm.compute.name();
     let types = [("A", input), ("B", input), ("C", gemm.output.name())];
     for (count, (matrix, element)) in operands.overflowed().into_iter().zip(types) {

@@ -40,11 +40,13 @@ struct Ran {
     transport: String,
 }
 
-/// Runs a product once, and on GPUs `samples` times more: A and C by rows, B by columns.
+/// Runs a product `samples` times, and on GPUs once before: A and C by rows, B by columns.
 fn product(devices: &[Device], operands: &Operands, samples: u32) -> Result<Ran, Error> {
     let gemm = operands.gemm();
     if gemm.batch != 1 {
-        return Err(Error::usage("--gpus is for one product at a time: leave out --batch"));
+        return Err(Error::usage(
+            "--gpus is for one product at a time: leave out --batch or `COUNT*`, or --gpus",
+        ));
     }
     let precision = match gemm.compute {
         Compute::Tf32 => Precision::Tf32,
@@ -154,8 +156,12 @@ impl Work<'_> {
         };
         let mut ms = vec![timed(&mut c)?];
         let result = c.to_host()?;
-        if !world.device().is_soft() {
-            ms = (0..self.samples).map(|_| timed(&mut c)).collect::<Result<_, _>>()?;
+        // On a GPU the first product takes longer than others.
+        let more = if world.device().is_soft() { 1..self.samples } else { 0..self.samples };
+        let more = more.map(|_| timed(&mut c)).collect::<Result<Vec<_>, _>>()?;
+        match world.device().is_soft() {
+            true => ms.extend(more),
+            false => ms = more,
         }
         let device = world.device().info().kind;
         let samples = Samples { device, launches: 1, gap_free: None, ms, enqueue_ms: Vec::new() };
@@ -198,15 +204,36 @@ pub fn all(
             }
             false => None,
         };
-        let ran = progress::step("on all devices", || product(devices, &operands, samples))?;
+        let title = Title { name: select::NAME, ..Title::default() };
+        let ran = progress::step("on all devices", || product(devices, &operands, samples));
+        // Empty on GPUs.
+        let findings = soft::take_findings();
+        // A finding that ended the launch is the error itself.
+        for finding in findings.iter().filter(|finding| !finding.ended()) {
+            stdio::say(format_args!("found: {finding}"));
+        }
+        let ran = match ran {
+            Err(error) if !findings.is_empty() => {
+                reporter.fault(&setting, &title, &error.to_string(), &findings)?;
+                return Err(error);
+            }
+            ran => ran?,
+        };
         let check = progress::portion(
             "checking against the product in f64",
             host::verify::progress,
-            || operands.reference(bound, seed.unwrap_or(0))?.check(&ran.result),
+            || {
+                let reference = operands.reference(bound, seed.unwrap_or(0))?;
+                // Each rank chooses FMAs or TF32 for each of its parts.
+                match operands.gemm().compute {
+                    Compute::Tf32 => reference.check_unrounded(&ran.result),
+                    _ => reference.check(&ran.result),
+                }
+            },
         )?;
-        // Empty on GPUs.
-        let findings = soft::take_findings();
-        findings.iter().for_each(|finding| stdio::say(format_args!("found: {finding}")));
+        if let Some(reason) = check.failure() {
+            stdio::say(format_args!("wrong: {reason}"));
+        }
         match check.passed() && findings.is_empty() {
             true => keep(&ran.result)?,
             false => outcome = Outcome::Wrong,
@@ -215,7 +242,7 @@ pub fn all(
         let speedup = one.as_ref().map(|one| one.median() / ran.samples.median());
         reporter.result(&Record {
             setting,
-            title: Title { name: select::NAME, ..Title::default() },
+            title,
             samples: ran.samples,
             sets: 1,
             load: None,

@@ -176,6 +176,7 @@ impl<T: Multiply> Call<'_, '_, T> {
             run(0, c)?;
         }
         for (step, arrival) in (1..).zip(arrivals) {
+            // Transfers have one stream: what earlier steps have sent has then arrived too.
             if let Some(arrival) = arrival {
                 stream(step).wait_for_event(&arrival)?;
             }

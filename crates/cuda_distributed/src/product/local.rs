@@ -76,6 +76,7 @@ impl<T: Multiply> Call<'_, '_, T> {
     ) -> Result<(), Error> {
         let stream = c.stream();
         // SAFETY: the streams of a call wait for each other at its start and at its end: `Call::run`.
+        // Each also waits for blocks that arrive: `Call::gather`.
         let [a, b] = [a, b].map(|operand| unsafe { operand.on(stream) });
         let product = T::with_precision(gemm(a, b), self.product.precision);
         let product = product.alpha(self.product.alpha).beta(beta);

@@ -126,7 +126,7 @@ impl<'m, T> DeviceMatrixRef<'m, T> {
     ///
     /// # Safety
     ///
-    /// That stream waits for earlier work that writes them. Whoever writes or frees them later waits
+    /// The stream is of the matrices' device. It waits for earlier work that writes them. Whoever writes or frees them later waits
     /// for that stream. See [`Stream::wait_for`].
     #[must_use]
     pub unsafe fn on(self, stream: &'m Stream) -> Self {

@@ -27,6 +27,7 @@ use cuda_gemm::{
 
 use super::cublas_lt::{Layout, LtProduct, R_32F, alignment, compute_type, epilogue};
 use super::epilogue_pass::EpiloguePass;
+use crate::buffers::first_difference;
 use crate::cublas::{Cublas, OP_N, OP_T, Started, check};
 use crate::error::Error;
 use crate::groups::Groups;
@@ -126,8 +127,8 @@ struct Candidates {
     /// The product in cublasLt, or the reason why there is none. It is made for the alignments of
     /// the first call's matrices.
     lt: OnceCell<Result<LtProduct, Error>>,
-    /// The bias in the type of C.
-    bias: OnceCell<AnyMatrix>,
+    /// The bias, and its copy in the type of C.
+    bias: OnceCell<(HostMatrix, AnyMatrix)>,
     /// The next call's algorithm of cublasLt; `None` for `cublasGemmEx`.
     algorithm: Cell<Option<usize>>,
     is_chosen: Cell<bool>,
@@ -149,7 +150,11 @@ impl Candidates {
         self.has_own.then_some(None).into_iter().chain((0..count).map(Some))
     }
 
+    /// What was chosen.
     fn describe(&self) -> Option<String> {
+        if !self.is_chosen.get() {
+            return None;
+        }
         Some(match (self.algorithm.get(), self.lt.get()?) {
             (Some(algorithm), Ok(lt)) => {
                 format!("cublasLt's algorithm {} of {}", algorithm + 1, lt.len())
@@ -198,7 +203,7 @@ impl CublasProduct {
         &self.gemm
     }
 
-    /// Describes the chosen candidate; `None` before the first call, and for `cublasSgemm`.
+    /// Describes the chosen candidate; `None` before the choice, and for `cublasSgemm`.
     pub fn chosen(&self) -> Option<String> {
         if self.gemm.is_grouped() {
             return Some("cublasGemmEx for each group in turn".to_owned());
@@ -209,28 +214,33 @@ impl CublasProduct {
     /// Sets the bias that cublasLt reads if C has 16 bits: the elements of the bias of
     /// [`Extras`], in the type of C.
     ///
-    /// Does nothing for other products, and after the first time.
+    /// Does nothing for other products.
     ///
     /// # Errors
     ///
     /// [`Error::CublasUnsuited`] if that type does not have all the elements, so that cublasLt would
-    /// compute another product; [`cuda_gemm::Error::Driver`].
+    /// compute another product, or if another bias was set before; [`cuda_gemm::Error::Driver`].
     pub fn set_bias(&self, bias: &HostMatrix) -> Result<(), Error> {
         let Some(candidates) = self.candidates.as_ref().filter(|_| self.bias_has_16_bits()) else {
             return Ok(());
         };
+        let unsuited = |reason: &str| Err(Error::CublasUnsuited { reason: reason.to_owned() });
+        let is_other = |other: &HostMatrix| first_difference(bias, other).is_some();
+        if let Some((earlier, _)) = candidates.bias.get() {
+            return match is_other(earlier) {
+                true => unsuited("another bias was set before; prepare the product again"),
+                false => Ok(()),
+            };
+        }
         let rounded = bias.clone().rounded(self.gemm.output);
-        if rounded != *bias {
-            let reason = "cublasLt reads a bias in the type of C, which does not have its elements";
-            return Err(Error::CublasUnsuited { reason: reason.to_owned() });
+        if is_other(&rounded) {
+            return unsuited("cublasLt reads a bias in the type of C, which lacks its elements");
         }
-        if candidates.bias.get().is_none() {
-            let layout = MatrixLayout { offset: 0, ld: bias.cols(), tail: 0 };
-            let (device, shape) = (self.cublas.0.stream.device(), [bias.rows(), bias.cols()]);
-            let mut copy = AnyMatrix::zeros_of(device, self.gemm.output, shape, layout)?;
-            copy.upload(&rounded)?;
-            candidates.bias.get_or_init(|| copy);
-        }
+        let layout = MatrixLayout { offset: 0, ld: bias.cols(), tail: 0 };
+        let (device, shape) = (self.cublas.0.stream.device(), [bias.rows(), bias.cols()]);
+        let mut copy = AnyMatrix::zeros_of(device, self.gemm.output, shape, layout)?;
+        copy.upload(&rounded)?;
+        candidates.bias.get_or_init(|| (rounded, copy));
         Ok(())
     }
 
@@ -249,17 +259,19 @@ impl CublasProduct {
     ///
     /// `enqueue` enqueues this product once, as it will be measured: on the same matrices each time
     /// for a warm L2 cache, or on others for a cold one. Without a choice, the first candidate runs.
+    /// A candidate that fails is not chosen.
     ///
     /// # Errors
     ///
-    /// Those of `enqueue` with all candidates.
+    /// That of `enqueue`, if it fails with every candidate.
     pub fn choose(&self, mut enqueue: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
         let open = self.candidates.as_ref().filter(|_| !self.is_chosen());
         let Some(candidates) = open else { return Ok(()) };
+        let first = candidates.algorithm.get();
         // The first call finds the algorithms.
-        let first = enqueue();
+        let mut failed = enqueue();
         if candidates.lt.get().is_none() {
-            return first;
+            return failed;
         }
         let timer = Timer::new(self.cublas.0.stream.device())?;
         let mut time = |algorithm: Option<usize>| {
@@ -271,13 +283,19 @@ impl CublasProduct {
             let times = (TIMED_MS / once).clamp(1.0, MAX_LAUNCHES) as u32;
             Ok::<f64, Error>(launch(times)?.min(launch(times)?) / f64::from(times))
         };
-        // An algorithm that fails is not a candidate.
-        let timed = candidates.all().filter_map(|one| Some((one, time(one).ok()?)));
-        let fastest = timed.min_by(|one, other| one.1.total_cmp(&other.1));
-        let Some((algorithm, _)) = fastest else { return first };
-        candidates.algorithm.set(algorithm);
-        candidates.is_chosen.set(true);
-        Ok(())
+        let mut fastest = None;
+        for algorithm in candidates.all() {
+            match time(algorithm) {
+                Ok(ms) if fastest.is_none_or(|(least, _)| ms < least) => {
+                    fastest = Some((ms, algorithm));
+                }
+                Ok(_) => {}
+                Err(error) => failed = Err(error),
+            }
+        }
+        candidates.algorithm.set(fastest.map_or(first, |(_, algorithm)| algorithm));
+        candidates.is_chosen.set(fastest.is_some());
+        if fastest.is_some() { Ok(()) } else { failed }
     }
 
     /// Enqueues the product on the device's stream, and returns at once.
@@ -366,7 +384,7 @@ impl CublasProduct {
         }
         let bias = match self.bias_has_16_bits() {
             true => match candidates.bias.get() {
-                Some(bias) => Some(bias.address()),
+                Some((_, bias)) => Some(bias.address()),
                 None => return Err(unsuited("cublasLt needs the bias in the type of C first")),
             },
             false => extras.bias_address(),
@@ -526,6 +544,7 @@ mod tests {
     fn it_is_said_why_cublas_lt_is_absent() {
         let reason = "libcublasLt.so.13: no such file".to_owned();
         let candidates = Candidates::new(true);
+        candidates.is_chosen.set(true);
         assert_eq!(candidates.describe(), None);
         let _ = candidates.lt.set(Err(Error::CublasUnsuited { reason }));
         let words = candidates.describe().unwrap();

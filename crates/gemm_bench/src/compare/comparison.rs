@@ -259,7 +259,8 @@ impl Comparison {
         // Both fit 64 bits, as the free memory does.
         let wanted = buffers::count(l2, gemm.bytes() as u64, device.info().l2_bytes);
         let count = buffers::possible(wanted, stored as u64, available);
-        let operands = Operands::random(gemm, seed).in_groups(self.options.groups.clone())?;
+        let operands = Operands::random(gemm, seed).with_bias_of_c();
+        let operands = operands.in_groups(self.options.groups.clone())?;
         let buffers = RotatingBuffers::within(device, &operands, count, left)?;
         Ok((operands, buffers, wanted))
     }

@@ -171,8 +171,6 @@ impl Operands {
     }
 
     /// Makes random matrices, including C and the epilogue's inputs if they are read.
-    ///
-    /// The bias has the elements of C's type, which cublasLt reads.
     pub fn random(gemm: &Gemm, seed: u64) -> Self {
         let [a, b, c] = shapes(gemm);
         let random = |[rows, cols]: [usize; 2], stream| Matrix::random(rows, cols, seed, stream);
@@ -181,11 +179,18 @@ impl Operands {
         };
         let extras = [
             vector(gemm.epilogue.scale, 4),
-            vector(gemm.epilogue.bias, 5).map(|bias| bias.rounded(gemm.output)),
+            vector(gemm.epilogue.bias, 5),
             gemm.epilogue.residual.then(|| random(c, 6)),
         ];
         let c = (gemm.beta != 0.0).then(|| random(c, 3));
         Self::of((*gemm, Groups::default()), random(a, 1), random(b, 2), c, extras)
+    }
+
+    /// Rounds the bias to the type of C: cublasLt reads a bias of that type.
+    #[must_use]
+    pub fn with_bias_of_c(self) -> Self {
+        let output = self.gemm.output;
+        Self { bias: self.bias.map(|bias| bias.rounded(output)), ..self }
     }
 
     /// Sets the groups of a grouped product, which has no reference without them.
