@@ -195,6 +195,7 @@ fn products_of_any_size_run_without_wgmma() {
 fn variants(gemm: Gemm, compute: Compute) -> Vec<Gemm> {
     let half = compute.element();
     let bias = Epilogue::new().bias(Axis::Column).activation(Activation::Gelu);
+    let short = |activation| Epilogue::new().bias(Axis::Column).activation(activation);
     let all =
         Epilogue::new().scale(Axis::Row).bias(Axis::Row).activation(Activation::Silu).residual();
     let shared = |gemm: Gemm| {
@@ -206,6 +207,9 @@ fn variants(gemm: Gemm, compute: Compute) -> Vec<Gemm> {
         gemm.transposed(false, true).scaled(-1.5, 0.5).stored_as(half),
         gemm.transposed(true, true).then(bias.scale(Axis::Column)),
         gemm.stored_as(half).then(bias),
+        // Where the sums lie.
+        gemm.stored_as(half).then(short(Activation::GeluTanh)),
+        gemm.transposed(false, true).scaled(2.0, 1.0).stored_as(half).then(short(Activation::Silu)),
         gemm.transposed(true, false).stacked(2).scaled(2.0, -1.0).stored_as(half).then(all),
         shared(gemm.transposed(false, true)).then(all),
         gemm.transposed(true, true).stacked(3).stored_as(half),

@@ -1,4 +1,4 @@
-//! The sizes of the block's shared memory, and the device's heap.
+//! The sizes of the block's shared memory, prefetches, and the device's heap.
 
 use core::ffi::c_void;
 
@@ -39,6 +39,23 @@ pub fn total_smem_size() -> u32 {
         );
     }
     bytes
+}
+
+/// Asks for the line at an address to be brought to the L2 cache (`prefetch.global.L2`): a hint.
+///
+/// # Safety
+/// The address lies in an allocation of global memory.
+#[gpu_only]
+#[inline(always)]
+pub unsafe fn prefetch_l2<T>(pointer: *const T) {
+    // SAFETY: the caller's contract; a hint that changes no memory.
+    unsafe {
+        asm!(
+            "{{ .reg .u64 %address; cvta.to.global.u64 %address, {}; prefetch.global.L2 [%address]; }}",
+            in(reg64) pointer,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
 }
 
 /// `bytes` of global memory, aligned to 16 bytes; null if the heap has no more.

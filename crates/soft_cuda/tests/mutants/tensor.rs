@@ -53,6 +53,8 @@ struct Output {
     is_odd: bool,
     /// It is stored transposed.
     is_across: bool,
+    /// Without a bias and a residual.
+    is_plain: bool,
 }
 
 /// `C` of two tiles along each dimension; says what is wrong with it.
@@ -60,7 +62,7 @@ fn run(
     device: &Device,
     ptx: &str,
     spec: &KernelDescriptor,
-    Output { is_half, accumulates, is_odd, is_across }: Output,
+    Output { is_half, accumulates, is_odd, is_across, is_plain }: Output,
     (clusters, splits, shares_tiles): Division,
     columns: u32,
 ) -> Result<(), String> {
@@ -162,7 +164,7 @@ fn run(
     }
     // No other options, and no epilogue but a bias or a residual.
     params.resize(kernel.params_size(), 0);
-    let takes_epilogue = spec.takes_transposes();
+    let takes_epilogue = spec.takes_transposes() && !is_plain;
     let has_bias =
         takes_epilogue && accumulates != is_half && (accumulates || spec.is_persistent());
     let has_residual = takes_epilogue && accumulates && is_half;
@@ -278,14 +280,22 @@ fn failure(ptx: &str, spec: &KernelDescriptor) -> Option<String> {
         true => (&WHOLE_TILES[..], &STREAM_K[..]),
         false => (&[(TILES, 1, false)][..], &[][..]),
     };
-    let of =
-        |is_half, accumulates| Output { is_half, accumulates, is_odd: false, is_across: false };
+    let of = |is_half, accumulates| Output {
+        is_half,
+        accumulates,
+        is_odd: false,
+        is_across: false,
+        is_plain: false,
+    };
     let plain = of(false, false);
     let outputs = match (has_halves, splits_k(spec)) {
         (false, _) => vec![plain],
         (true, true) => vec![plain, of(true, false), of(true, true), of(false, true)],
         // Sums are stored in other ways for each.
-        (true, false) => vec![plain, of(true, true), of(true, false), of(false, true)],
+        (true, false) => {
+            let only_accumulates = Output { is_plain: true, ..of(true, true) };
+            vec![plain, of(true, true), only_accumulates, of(true, false), of(false, true)]
+        }
     };
     // Rows that begin anywhere take other ways than those that begin on 16 bytes.
     let odd = if has_halves { vec![of(true, true), of(false, true)] } else { vec![] };
@@ -416,7 +426,7 @@ fn kill(share: usize) {
         // Of a share there are seldom two of them.
         assert!(left <= 1, "{}: what explains one wait does not explain {left}", spec.name());
         // One behind each way to store a tile that ends with a part.
-        let most = if splits_k(spec) { 8 } else { 5 };
+        let most = if splits_k(spec) { 9 } else { 5 };
         assert!(
             left_syncs <= most,
             "{}: what explains {most} does not explain {left_syncs}",

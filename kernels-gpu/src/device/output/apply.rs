@@ -5,7 +5,7 @@ use cuda_std::vec;
 
 use crate::abi::epilogue::{Parameters, operations};
 use crate::device::output::bias::{Bias, Scale, Vector};
-use crate::device::output::epilogue::{Epilogue, Gelu, GeluTanh, Relu, Residual, Silu, element};
+use crate::device::output::epilogue::{Epilogue, Gelu, Logistic, Relu, Residual, element};
 use crate::device::output::matrix::Output;
 use crate::device::output::places::Places;
 use crate::device::output::source::{Source, SourceOf};
@@ -111,8 +111,8 @@ impl Output {
             match epilogue.operations & ACTIVATION {
                 RELU => self.visit(Relu, count, places, values),
                 GELU => self.visit(Gelu, count, places, values),
-                GELU_TANH => self.visit(GeluTanh, count, places, values),
-                SILU => self.visit(Silu, count, places, values),
+                GELU_TANH => self.visit(Logistic::GELU_TANH, count, places, values),
+                SILU => self.visit(Logistic::SILU, count, places, values),
                 _ => {}
             }
             if epilogue.has(RESIDUAL) {

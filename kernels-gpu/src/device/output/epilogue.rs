@@ -18,6 +18,8 @@
 //! [`operations`](crate::abi::epilogue::operations), and call
 //! `visit` for it in `Output::apply_epilogue`.
 
+use core::f32::consts::LOG2_E;
+
 use cuda_std::prelude::*;
 use cuda_std::{fast, vec};
 
@@ -82,40 +84,38 @@ impl Epilogue for Gelu {
             above = fma(above, a, NUMERATOR[i]);
             below = fma(below, a, DENOMINATOR[i]);
         }
-        let exponential = fast::exp2_ftz(a * a * (-0.5 * core::f32::consts::LOG2_E));
+        let exponential = fast::exp2_ftz(a * a * (-0.5 * LOG2_E));
         let tail = above * fast::recip_ftz(below) * exponential;
         fma(-a, tail, Relu.apply(x, 0.0))
     }
 }
 
-/// `x / (1 + 2^u)`.
-#[inline(always)]
-fn logistic(x: f32, u: f32) -> f32 {
-    x * fast::recip_ftz(1.0 + fast::exp2_ftz(u))
+/// `x / (1 + 2^u)`, where u is `x * (linear + cubic * x^2)`.
+#[derive(Clone, Copy)]
+pub(super) struct Logistic {
+    linear: f32,
+    cubic: f32,
 }
 
-/// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`.
-#[derive(Clone, Copy)]
-pub(super) struct GeluTanh;
+impl Logistic {
+    /// Of the GELU by a tangent, `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`, which
+    /// equals `x / (1 + exp(-2 v))`, where v is the argument of the tangent.
+    pub(super) const GELU_TANH: Self = Self::with_cubic(-2.0 * 0.797_884_6 * LOG2_E, 0.044_715);
+    /// Of `x / (1 + exp(-x))`.
+    pub(super) const SILU: Self = Self::with_cubic(-LOG2_E, 0.0);
 
-impl Epilogue for GeluTanh {
-    #[inline(always)]
-    fn apply(self, x: f32, _: f32) -> f32 {
-        // This equals `x / (1 + exp(-2 u))`, where u is the argument of the tangent.
-        const FACTOR: f32 = -2.0 * 0.797_884_6 * core::f32::consts::LOG2_E;
-        let u = x * fma(FACTOR * 0.044_715, x * x, FACTOR);
-        logistic(x, u)
+    const fn with_cubic(linear: f32, share: f32) -> Self {
+        Self { linear, cubic: linear * share }
     }
 }
 
-/// `x / (1 + exp(-x))`.
-#[derive(Clone, Copy)]
-pub(super) struct Silu;
-
-impl Epilogue for Silu {
+impl Epilogue for Logistic {
     #[inline(always)]
     fn apply(self, x: f32, _: f32) -> f32 {
-        logistic(x, x * -core::f32::consts::LOG2_E)
+        // 0 times an infinite square would be NaN.
+        let square = if self.cubic == 0.0 { 0.0 } else { x * x };
+        let u = x * fma(self.cubic, square, self.linear);
+        x * fast::recip_ftz(1.0 + fast::exp2_ftz(u))
     }
 }
 

@@ -4,9 +4,9 @@
 //! through shared memory, 16 rows by 32 or 64 columns at a time, and a warp stores whole lines. It
 //! stores vectors of 16 bytes if rows are aligned. Otherwise each lane stores single elements.
 //!
-//! A bias that was copied, and ReLU, are applied where the sums lie. Any other epilogue, or a read
-//! of C, moves some sums at a time to the same registers, so that its code exists once. There are
-//! two ways:
+//! An old C of 16 bits, a bias that was copied, and the short activations are applied where the sums
+//! lie. Any other epilogue moves some sums at a time to the same registers, so that its code exists
+//! once. There are two ways:
 //!
 //! - [`store_fragments`](TensorOutput::store_fragments) applies it before the staging, on the sums as
 //!   `wgmma` leaves them. An old C and a residual come to the same lanes: in vectors through the same
@@ -22,8 +22,8 @@ use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 use cuda_std::vec;
 
-use crate::abi::epilogue::operations::{ACTIVATION, BIAS_COLUMN, RELU};
-use crate::device::output::epilogue::{Epilogue, Relu};
+use crate::abi::epilogue::operations::{ACTIVATION, BIAS_COLUMN, GELU_TANH, RELU, SILU};
+use crate::device::output::epilogue::{Epilogue, Logistic, Relu};
 use crate::device::output::matrix::Output;
 use crate::device::output::places::{FragmentBias, NoColumnBias, OUTPUTS_AT_ONCE, QuadPlaces};
 use crate::device::output::source::QuadSource;
@@ -77,8 +77,8 @@ impl<const F16: bool> TensorOutput<F16> {
             // SAFETY: the warp is together. Behind this, each lane's copies are all lanes'.
             unsafe { warp::sync_warp(u32::MAX) };
         }
-        // A copied bias and ReLU need no more registers, so these sums are not moved.
-        if self.is_simple::<B>(false) {
+        // These need few registers, so the sums are not moved.
+        if self.is_simple::<false, B>(false) {
             // SAFETY: the caller's contract.
             unsafe {
                 self.store_simple::<BELOW, false, _, _, _>(
@@ -148,14 +148,21 @@ impl<const F16: bool> TensorOutput<F16> {
         }
     }
 
-    /// Whether vectors store the sums, after alpha, a copied bias and ReLU at most. C may be
-    /// `transposed`.
+    /// Whether vectors store the sums, after at most alpha, an old C of 16 bits, a copied bias, and
+    /// ReLU or a short activation.
+    ///
+    /// With `TRANSPOSES` C may be `transposed`, and there are no registers for an old C and a short
+    /// activation.
     #[inline(always)]
-    pub(crate) fn is_simple<B: FragmentBias>(self, transposed: bool) -> bool {
+    pub(crate) fn is_simple<const TRANSPOSES: bool, B: FragmentBias>(
+        self,
+        transposed: bool,
+    ) -> bool {
         let operations = self.epilogue.operations & !if B::EXISTS { BIAS_COLUMN } else { 0 };
         self.has_vectors()
-            && self.c.beta == 0.0
-            && (operations == 0 || operations == RELU)
+            && (self.c.beta == 0.0 || self.is_half && !TRANSPOSES)
+            && (matches!(operations, 0 | RELU)
+                || !TRANSPOSES && matches!(operations, GELU_TANH | SILU))
             && (self.is_half || !transposed)
     }
 
@@ -163,7 +170,8 @@ impl<const F16: bool> TensorOutput<F16> {
     /// simple](Self::is_simple).
     ///
     /// # Safety
-    /// - As for [`store_fragments`](Self::store_fragments).
+    /// - As for [`store_fragments`](Self::store_fragments), of an output that is simple for the same
+    ///   `TRANSPOSES` and `B`. C can be read if beta is not 0.
     /// - If `bias` exists, it has been copied, and the warp has waited for it.
     /// - `TRANSPOSES` is true if `transposed` is, or if C may end within the sums' columns.
     #[inline(always)]
@@ -186,7 +194,9 @@ impl<const F16: bool> TensorOutput<F16> {
         let end = if is_across { self.c.rows } else { self.c.cols };
         let (operations, lane_col) = (self.epilogue.operations, Fragment::of_lane(lane).col);
         let has_bias = B::EXISTS && self.epilogue.has_column_bias();
-        let has_relu = operations & ACTIVATION == RELU;
+        let activation = operations & ACTIVATION;
+        // Each sum has one code for both.
+        let logistic = if activation == SILU { Logistic::SILU } else { Logistic::GELU_TANH };
         // The sums of a part, of 16, 32 or 64 columns.
         let width = const {
             assert!(SUMS.is_multiple_of(8), "parts have 16, 32 or 64 columns");
@@ -208,6 +218,12 @@ impl<const F16: bool> TensorOutput<F16> {
             if TRANSPOSES && col >= end {
                 continue;
             }
+            if !TRANSPOSES && self.c.beta != 0.0 {
+                let at = [row, col];
+                let source = StagedSource { output: self, is_aligned: true, at, lane, staging };
+                // SAFETY: C can be read; the warp is together.
+                unsafe { source.add_old(self.c.beta, width, &mut sums) };
+            }
             if has_bias {
                 let places = Fragment::of_lane(lane).moved([row, col]);
                 let places = Biased { places, bias: bias.from(place as u32 * 2 + lane_col) };
@@ -215,8 +231,11 @@ impl<const F16: bool> TensorOutput<F16> {
                 // together.
                 unsafe { Output::add_column_bias(width, places, &mut sums) };
             }
-            if has_relu {
-                sums = sums.map(|sum| Relu.apply(sum, 0.0));
+            match activation {
+                0 => {}
+                RELU => sums = sums.map(|sum| Relu.apply(sum, 0.0)),
+                _ if TRANSPOSES => {}
+                _ => sums = sums.map(|sum| logistic.apply(sum, 0.0)),
             }
             let at = [row, col];
             // SAFETY: vectors; the warp is together.

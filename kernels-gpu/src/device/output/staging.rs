@@ -4,6 +4,7 @@
 use core::array;
 
 use cuda_std::hint::black_box;
+use cuda_std::mem::prefetch_l2;
 use cuda_std::prelude::*;
 use cuda_std::shared::SharedPtr;
 use cuda_std::vec;
@@ -299,12 +300,36 @@ impl<const F16: bool> StagedSource<F16> {
                 staged.staging.store_vec(staged.of_vector(i), vectors[i as usize]);
             }
             warp::sync_warp(u32::MAX);
-            let pairs = array::from_fn(|i| match (i as u32) < 2 * VECTORS {
+            array::from_fn(|i| match (i as u32) < 2 * VECTORS {
                 true => staged.staging.load(staged.of_pair(i as u32)),
                 false => 0,
-            });
-            warp::sync_warp(u32::MAX);
-            pairs
+            })
+        }
+    }
+
+    /// Adds beta times a C of 16 bits to `count` sums, of 32 or 64 columns.
+    ///
+    /// Each lane has then read the staging only where [`Pairs::of_pair`] has its own pairs.
+    ///
+    /// # Safety
+    /// As for [`pairs`](Self::pairs).
+    #[inline(always)]
+    pub(super) unsafe fn add_old<const N: usize>(
+        self,
+        beta: f32,
+        count: usize,
+        values: &mut [f32; N],
+    ) {
+        // SAFETY: the caller's contract.
+        let pairs = unsafe {
+            match count {
+                PART => self.pairs::<8>(),
+                _ => self.pairs::<4>(),
+            }
+        };
+        for i in 0..count {
+            let bits = (pairs[i / 2] >> (i % 2 * 16)) as u16;
+            values[i] = fma(beta, TensorOutput::<F16>::widen(bits), values[i]);
         }
     }
 
@@ -372,14 +397,9 @@ impl<const F16: bool> Source for StagedSource<F16> {
                 (false, _) => self.output.add(c, beta, count, places, values),
                 (true, false) => self.add_floats((c.pointer, c.ld), beta, count, values),
                 (true, true) => {
-                    let pairs = match count {
-                        PART => self.pairs::<8>(),
-                        _ => self.pairs::<4>(),
-                    };
-                    for i in 0..count {
-                        let bits = (pairs[i / 2] >> (i % 2 * 16)) as u16;
-                        values[i] = fma(beta, TensorOutput::<F16>::widen(bits), values[i]);
-                    }
+                    self.add_old(beta, count, values);
+                    // A residual is staged in another order.
+                    warp::sync_warp(u32::MAX);
                 }
             }
         }
@@ -400,6 +420,35 @@ impl<const F16: bool> Source for StagedSource<F16> {
                 self.add_floats((residual.elements, residual.ld), 1.0, count, values);
             } else {
                 c.visit(residual, count, places, values);
+            }
+        }
+    }
+}
+
+impl<const F16: bool> TensorOutput<F16> {
+    /// Whether the old C is read.
+    #[inline(always)]
+    pub fn has_old(self) -> bool {
+        self.c.beta != 0.0
+    }
+
+    /// Prefetches to L2 what is read of the old C for a warp's sums: [`ROWS`] rows by `cols` columns,
+    /// from (row, col) on. Rows that do not begin on 128 bytes may lack their last line.
+    ///
+    /// # Safety
+    /// C can be read, as the launch promises. A whole warp calls this together.
+    #[inline(always)]
+    pub unsafe fn prefetch_old(self, [row, col]: [u32; 2], cols: u32) {
+        let bytes = if self.is_half { 2 } else { 4 };
+        // Elements of a line.
+        let line = 128 / bytes;
+        let lines = cols.div_ceil(line);
+        for i in (black_box(warp::lane_id())..ROWS * lines).step_by(32) {
+            let (row, col) = (row + i / lines, col + i % lines * line);
+            if row < self.c.rows && col < self.c.cols {
+                let offset = self.offset(row, col) * bytes as usize;
+                // SAFETY: inside.
+                unsafe { prefetch_l2(self.c.pointer.cast::<u8>().wrapping_add(offset)) };
             }
         }
     }

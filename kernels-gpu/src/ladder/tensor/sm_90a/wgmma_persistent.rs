@@ -354,6 +354,11 @@ unsafe fn gemm<
             let bias = unsafe { StagedBias::at(bias.add(warp * bn)) };
             (warp, place.row + warp * 16, place.col, tiles.output(c, place), bias)
         };
+        if c.has_old() {
+            let (_, row, col, c, _) = place();
+            // SAFETY: whole warps.
+            unsafe { c.prefetch_old([row, col], bn) };
+        }
         if c.epilogue.has_column_bias() {
             let (_, _, col, c, bias) = place();
             // SAFETY: whole warps, each with its own memory.
