@@ -44,8 +44,8 @@ pub struct ProductArgs {
 
     /// The precision of products; sums, alpha and beta are f32.
     ///
-    /// f32 uses FMAs, and tf32 where they are as fast; all others use tensor cores. tf32x3 splits f32 into two parts of TF32 and has
-    /// f32's accuracy. tf32, bf16 and f16 round A and B.
+    /// f32 uses FMAs, and tf32 where they are as fast; all others use tensor cores. tf32x3 splits
+    /// f32 into two parts of TF32 and has f32's accuracy. tf32, bf16 and f16 round A and B.
     #[arg(long, value_name = "TYPE", default_value_t, value_parser = compute())]
     compute: Compute,
 

@@ -157,11 +157,11 @@ impl Work<'_> {
         let mut ms = vec![timed(&mut c)?];
         let result = c.to_host()?;
         // On a GPU the first product takes longer than others.
-        let more = if world.device().is_soft() { 1..self.samples } else { 0..self.samples };
-        let more = more.map(|_| timed(&mut c)).collect::<Result<Vec<_>, _>>()?;
-        match world.device().is_soft() {
-            true => ms.extend(more),
-            false => ms = more,
+        if !world.device().is_soft() {
+            ms.clear();
+        }
+        while ms.len() < self.samples as usize {
+            ms.push(timed(&mut c)?);
         }
         let device = world.device().info().kind;
         let samples = Samples { device, launches: 1, gap_free: None, ms, enqueue_ms: Vec::new() };

@@ -126,8 +126,8 @@ impl<'m, T> DeviceMatrixRef<'m, T> {
     ///
     /// # Safety
     ///
-    /// The stream is of the matrices' device. It waits for earlier work that writes them. Whoever writes or frees them later waits
-    /// for that stream. See [`Stream::wait_for`].
+    /// The stream is of the matrices' device. It waits for earlier work that writes them. Whoever
+    /// writes or frees them later waits for that stream. See [`Stream::wait_for`].
     #[must_use]
     pub unsafe fn on(self, stream: &'m Stream) -> Self {
         Self { stream, ..self }

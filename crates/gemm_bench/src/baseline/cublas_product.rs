@@ -27,7 +27,6 @@ use cuda_gemm::{
 
 use super::cublas_lt::{Layout, LtProduct, R_32F, alignment, compute_type, epilogue};
 use super::epilogue_pass::EpiloguePass;
-use crate::buffers::first_difference;
 use crate::cublas::{Cublas, OP_N, OP_T, Started, check};
 use crate::error::Error;
 use crate::groups::Groups;
@@ -225,7 +224,9 @@ impl CublasProduct {
             return Ok(());
         };
         let unsuited = |reason: &str| Err(Error::CublasUnsuited { reason: reason.to_owned() });
-        let is_other = |other: &HostMatrix| first_difference(bias, other).is_some();
+        let bits =
+            |matrix: &HostMatrix| matrix.as_slice().iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        let is_other = |other: &HostMatrix| bits(bias) != bits(other);
         if let Some((earlier, _)) = candidates.bias.get() {
             return match is_other(earlier) {
                 true => unsuited("another bias was set before; prepare the product again"),
@@ -263,7 +264,7 @@ impl CublasProduct {
     ///
     /// # Errors
     ///
-    /// That of `enqueue`, if it fails with every candidate.
+    /// `enqueue` fails with every candidate: its last error.
     pub fn choose(&self, mut enqueue: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
         let open = self.candidates.as_ref().filter(|_| !self.is_chosen());
         let Some(candidates) = open else { return Ok(()) };
