@@ -67,7 +67,8 @@ fn an_early_launch_races_with_the_one_in_front_in_its_stream() {
     assert_eq!(run(&first, true), "");
     assert_eq!(run(&first, false), "");
     assert!(run(&first, true).contains("of kernel `stores`, launched before,"));
-    // Behind a launch in another stream, and behind waits of the host.
+    // Behind waits of the host.
+    first.synchronize().unwrap();
     assert_eq!(run(&second, true), "");
     second.synchronize().unwrap();
     assert_eq!(run(&second, true), "");

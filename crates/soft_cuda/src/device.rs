@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use crate::checks::{Checks, Schedule};
@@ -13,6 +13,7 @@ use crate::exec::checker::LaunchChecks;
 use crate::exec::machine::ClusterShape;
 use crate::exec::prior::Prior;
 use crate::exec::recorder::{Found, Recorder};
+use crate::fault::{Access, Earlier};
 use crate::findings::Findings;
 use crate::heap::Heap;
 use crate::kernel::{Kernel, LaunchConfig};
@@ -21,6 +22,7 @@ use crate::launch_error::LaunchError;
 use crate::memory::Memory;
 use crate::module::Module;
 use crate::printer::Printer;
+use crate::streams::{Moment, Streams};
 
 /// Which host instructions the device uses. The results are the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -129,8 +131,7 @@ pub struct Device {
     blocks_total: AtomicU64,
     printer: Printer,
     findings: Mutex<Findings>,
-    /// The last launch, as long as nothing came after it that waits for it.
-    prior: Mutex<Option<Prior>>,
+    streams: Mutex<Streams>,
 }
 
 impl Device {
@@ -146,7 +147,7 @@ impl Device {
             blocks_total: AtomicU64::new(0),
             printer: Printer::default(),
             findings: Mutex::default(),
-            prior: Mutex::default(),
+            streams: Mutex::default(),
             config,
         }
     }
@@ -322,10 +323,46 @@ impl Device {
         self.launch_with(kernel, config, cluster, params, LaunchOptions::default())
     }
 
-    /// Says that all launches so far have ended before what comes, as after the host has waited for
-    /// them. Accesses of memory by the host say so, too.
+    fn streams(&self) -> MutexGuard<'_, Streams> {
+        // No change is left half-done.
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says that all work so far has ended before what comes, as after the host has waited for all
+    /// streams. Accesses of memory by the host say so, too.
     pub fn synchronize(&self) {
-        *self.prior.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.streams().synchronize_all();
+    }
+
+    /// Says that the host waits for a moment, as for an event.
+    pub fn synchronize_with(&self, moment: &Moment) {
+        self.streams().synchronize(moment);
+    }
+
+    /// What has ended when the work so far in a stream has, as an event records it.
+    pub fn record(&self, stream: u64) -> Moment {
+        self.streams().record(stream)
+    }
+
+    /// Says that later work in a stream comes after a moment, as a wait for an event does.
+    pub fn wait(&self, stream: u64, moment: &Moment) {
+        self.streams().wait(stream, moment);
+    }
+
+    /// Says that later work in a stream comes after all work so far in another one, as it does in a
+    /// legacy stream and those that it waits for.
+    pub fn follow(&self, stream: u64, other: u64) {
+        self.streams().follow(stream, other);
+    }
+
+    /// Forgets a stream that has no more work.
+    pub fn forget_stream(&self, stream: u64) {
+        self.streams().forget(stream);
+    }
+
+    /// Memory as a stream accesses it.
+    pub fn in_stream(&self, stream: u64) -> InStream<'_> {
+        InStream { device: self, stream }
     }
 
     /// As [`launch_in_clusters`](Device::launch_in_clusters), in a stream, with a stack and a heap
@@ -349,8 +386,9 @@ impl Device {
             .map_err(|reason| LaunchError::Invalid { kernel: kernel.name.clone(), reason })?;
         let _running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         self.memory.note_launch();
-        let prior = self.prior.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let prior = prior.filter(|prior| early && prior.stream == stream);
+        let mut begun = self.streams().begin(stream);
+        let front = begun.front.take().filter(|_| early);
+        let beside = std::mem::take(&mut begun.beside);
         let recorder = Recorder::new(self.config.max_findings);
         let mut words = vec![0u64; params.len().div_ceil(8)];
         for (word, bytes) in words.iter_mut().zip(params.chunks(8)) {
@@ -383,7 +421,8 @@ impl Device {
             last: AtomicU64::new(u64::MAX),
             started,
             checks: (self.config.checks != Checks::NONE).then(|| {
-                LaunchChecks::new(self.config.checks, &kernel.lowered.code.facts, &snapshot, prior)
+                let facts = &kernel.lowered.code.facts;
+                LaunchChecks::new(self.config.checks, facts, &snapshot, front, beside)
             }),
             schedule: self.config.schedule,
             recorder: &recorder,
@@ -405,8 +444,9 @@ impl Device {
         if let Err(LaunchError::Fault(fault)) = &ended {
             findings.add((**fault).clone(), 1, true);
         }
-        *self.prior.lock().unwrap_or_else(PoisonError::into_inner) =
-            launch.into_prior(kernel.name(), stream).filter(|_| ended.is_ok());
+        if let Some(prior) = launch.into_prior(kernel.name()).filter(|_| ended.is_ok()) {
+            self.streams().keep(stream, &begun, prior);
+        }
         ended
     }
 
@@ -476,6 +516,80 @@ fn path(isa: Isa) -> Path {
     }
     let _ = isa;
     Path::Portable
+}
+
+/// Copies and fills in a stream: see [`Device::in_stream`].
+///
+/// Where [`Checks::races`] is set, they must not run beside other streams' work on the same bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct InStream<'d> {
+    device: &'d Device,
+    stream: u64,
+}
+
+impl InStream<'_> {
+    /// As [`Device::read`].
+    ///
+    /// # Errors
+    /// As there, and [`MemoryError::Race`].
+    pub fn read(self, address: u64, dst: &mut [u8]) -> Result<(), MemoryError> {
+        self.run(Some((address, dst.len() as u64)), None, |memory| memory.read(address, dst))
+    }
+
+    /// As [`Device::write`].
+    ///
+    /// # Errors
+    /// As there, and [`MemoryError::Race`].
+    pub fn write(self, address: u64, src: &[u8]) -> Result<(), MemoryError> {
+        self.run(None, Some((address, src.len() as u64)), |memory| memory.write(address, src))
+    }
+
+    /// As [`Device::copy`].
+    ///
+    /// # Errors
+    /// As there, and [`MemoryError::Race`].
+    pub fn copy(self, dst: u64, src: u64, bytes: u64) -> Result<(), MemoryError> {
+        self.run(Some((src, bytes)), Some((dst, bytes)), |memory| memory.copy(dst, src, bytes))
+    }
+
+    /// Writes `value`, of `N` bytes, `count` times.
+    ///
+    /// # Errors
+    /// As [`Device::fill_u32`], and [`MemoryError::Race`].
+    pub fn fill<const N: usize>(
+        self,
+        address: u64,
+        value: [u8; N],
+        count: u64,
+    ) -> Result<(), MemoryError> {
+        let bytes = (N as u64).saturating_mul(count);
+        self.run(None, Some((address, bytes)), |memory| memory.fill(address, value, count))
+    }
+
+    /// Runs work that reads and writes ranges: their first address, and bytes.
+    fn run(
+        self,
+        reads: Option<(u64, u64)>,
+        writes: Option<(u64, u64)>,
+        work: impl FnOnce(&Memory) -> Result<(), MemoryError>,
+    ) -> Result<(), MemoryError> {
+        let Self { device, stream } = self;
+        let begun = device.streams().begin(stream);
+        work(&device.memory)?;
+        if !device.config.checks.races {
+            return Ok(());
+        }
+        for (range, access) in [(reads, Access::Load), (writes, Access::Store)] {
+            let Some(range) = range else { continue };
+            let mut beside = begun.beside.iter();
+            if let Some(earlier) = beside.find_map(|prior| prior.conflict_with(range, access)) {
+                let earlier = Box::new(Earlier { is_beside: true, ..earlier });
+                return Err(MemoryError::Race { address: range.0, access, earlier });
+            }
+        }
+        device.streams().keep(stream, &begun, Prior::Copy { reads, writes });
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,9 @@ use std::fmt;
 
 use ptx_syntax::source::{self, Place as SourcePlace};
 
+use crate::earlier::Earlier;
+use crate::space::Access;
+
 /// The most characters of a PTX text that a message quotes.
 const MAX_QUOTED: usize = 120;
 
@@ -181,6 +184,19 @@ pub enum MemoryError {
         bytes: u64,
         /// Where the range lies.
         place: Place,
+    },
+    /// A copy or fill runs beside work of another stream that accesses the same bytes.
+    #[error(
+        "race on global memory at {address:#x}: the {access} of this copy or fill and the {earlier} are not ordered{}",
+        earlier.advice()
+    )]
+    Race {
+        /// First byte of the copy or fill.
+        address: u64,
+        /// Load or store.
+        access: Access,
+        /// The access by the other stream.
+        earlier: Box<Earlier>,
     },
     /// The address is not a multiple of the element size.
     #[error("{address:#x} is not a multiple of {align}; align the address")]

@@ -373,8 +373,7 @@ impl fmt::Display for FaultKind {
                 )
             }
             FaultKind::DataRace { space, address, place, access, earlier } => {
-                const ADVICE: &str = "; let a `griddepcontrol.wait` come before this access";
-                let advice = earlier.kernel.as_ref().map_or("", |_| ADVICE);
+                let advice = earlier.advice();
                 write!(
                     f,
                     "race on {space} memory at {address:#x} ({place}): this {access} and the {earlier} are not ordered{advice}"

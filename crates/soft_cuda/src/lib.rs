@@ -176,7 +176,9 @@
 //!   function counts as a load of the former byte, and so does a weak one if the address was
 //!   rounded down. Shuffles and votes order nothing, and neither does a wait for a product: it says
 //!   to a warp that its own part is complete. Before others overwrite the tiles, every warp has to
-//!   arrive. Bulk copies and `wgmma` go through the async proxy: what a thread wrote to shared
+//!   arrive. Launches and [copies](InStream) race with those of other streams that nothing orders
+//!   before them: [`Device::record`], [`Device::wait`] and [`Device::synchronize_with`] do.
+//!   Bulk copies and `wgmma` go through the async proxy: what a thread wrote to shared
 //!   memory they see behind a `fence.proxy.async`, and an mbarrier that was initialised, too. A
 //!   tile has to stay until the product that reads it is complete.
 //! - [`Checks::memory`]: reads of device, shared and local memory and of registers that nobody
@@ -225,13 +227,14 @@ mod memory;
 mod module;
 mod printer;
 mod space;
+mod streams;
 mod tensor;
 mod written;
 
 use ptx_syntax as ptx;
 
 pub use checks::{Checks, Schedule, UnknownSetting};
-pub use device::{Config, Device, Isa, LaunchOptions, Progress};
+pub use device::{Config, Device, InStream, Isa, LaunchOptions, Progress};
 pub use error::{KernelError, LoadError, MemoryCall, MemoryError, Place};
 pub use fault::{Access, AddressSpace, Earlier, Fault, FaultKind, Waiting};
 pub use findings::{Finding, Findings};
@@ -244,4 +247,5 @@ pub use launch::LaunchReport;
 pub use launch_error::{InvalidLaunch, LaunchError};
 pub use module::Module;
 pub use ptx_syntax::source::Place as SourcePlace;
+pub use streams::Moment;
 pub use tensor::{Fill, Swizzle, TensorElement, TensorMap, TensorMapError};

@@ -5,7 +5,6 @@
 
 use std::thread;
 
-use super::instance::device;
 use super::state::{self, Capture, State, Stream};
 use super::work::{Failure, Work};
 use crate::codes::Answer;
@@ -31,9 +30,10 @@ pub(super) fn submit(stream: CUstream, work: &[Work]) -> Answer {
         allow_legacy(&mut state, context)?;
     }
     let limits = state.context(context)?.limits.in_force();
+    let number = state.number(stream, context);
     drop(state);
     for work in work {
-        match work.run(stream, &limits) {
+        match work.run(number, &limits) {
             Ok(()) => {}
             Err(Failure::Refused(code)) => return Err(code),
             Err(Failure::Fault(fault)) => {
@@ -80,7 +80,7 @@ fn forbid(
 
 /// The context of `stream`, for a call that no graph of this device can hold.
 ///
-/// Also for calls that query the stream. A launch behind such a call does not begin early.
+/// Also for calls that query the stream.
 pub(super) fn context_outside(state: &mut State, stream: CUstream) -> Result<CUcontext, CUresult> {
     context_outside_as(state, stream, CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
 }
@@ -106,13 +106,13 @@ pub(super) fn context_outside_as(
     if stream.is_legacy() {
         allow_legacy(state, context)?;
     }
-    device().synchronize();
     Ok(context)
 }
 
 /// Checks a call in the legacy stream of `context`, like every synchronous copy or fill.
 ///
-/// It waits for every blocking stream, and a capturing stream has nothing to wait for.
+/// It waits for every blocking stream, and a capturing stream has nothing to wait for. See
+/// [`State::number`].
 pub(super) fn allow_legacy(state: &mut State, context: CUcontext) -> Answer {
     forbid(
         state,

@@ -181,7 +181,9 @@ pub(crate) fn stream_priority_range(least: Out<c_int>, greatest: Out<c_int>) -> 
 pub(crate) fn synchronize() -> Answer {
     let (context, mut state) = state::current()?;
     allow_context(&mut state, context)?;
-    the_device().synchronize();
+    for stream in state.numbers(context) {
+        the_device().synchronize_with(&the_device().record(stream));
+    }
     Ok(())
 }
 

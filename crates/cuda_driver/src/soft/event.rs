@@ -3,7 +3,10 @@
 use std::ffi::c_uint;
 use std::time::Instant;
 
+use soft_cuda::Moment;
+
 use super::capture::{allow_unsafe, context_outside};
+use super::instance::device;
 use super::state::{self, Event, State};
 use crate::arg::Out;
 use crate::codes::Answer;
@@ -28,7 +31,8 @@ pub(crate) fn create(out: Out<CUevent>, flags: c_uint) -> Answer {
     let event = CUevent(state.new_handle());
     out.set(event)?;
     let timed = flags & DISABLE_TIMING == 0;
-    state.events.insert(event.bits(), Event { context, timed, recorded: None });
+    let new = Event { context, timed, recorded: None, moment: Moment::default() };
+    state.events.insert(event.bits(), new);
     Ok(())
 }
 
@@ -42,11 +46,12 @@ pub(crate) fn destroy(event: CUevent) -> Answer {
 pub(crate) fn record(event: CUevent, stream: CUstream) -> Answer {
     let mut state = state::lock();
     let context = context_outside(&mut state, stream)?;
-    let event = find(&mut state, event)?;
-    if event.context != context {
+    if find(&mut state, event)?.context != context {
         return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
     }
-    event.recorded = Some(Instant::now());
+    let moment = device().record(state.number(stream, context));
+    let event = find(&mut state, event)?;
+    (event.recorded, event.moment) = (Some(Instant::now()), moment);
     Ok(())
 }
 
@@ -54,7 +59,9 @@ pub(crate) fn record(event: CUevent, stream: CUstream) -> Answer {
 pub(crate) fn finished(event: CUevent) -> Answer {
     let mut state = state::lock();
     find(&mut state, event)?;
-    allow_unsafe(&mut state)
+    allow_unsafe(&mut state)?;
+    device().synchronize_with(&find(&mut state, event)?.moment);
+    Ok(())
 }
 
 pub(crate) fn elapsed(milliseconds: Out<f32>, start: CUevent, end: CUevent) -> Answer {

@@ -8,7 +8,7 @@ use soft_cuda::{Kernel, LaunchConfig};
 
 use super::capture::{context_outside, submit};
 use super::function;
-use super::instance::unsupported;
+use super::instance::{device, unsupported};
 use super::state;
 use super::work::Work;
 use crate::arg::Out;
@@ -247,7 +247,11 @@ pub(crate) unsafe fn host_function(
     function: CUhostFn,
     user_data: Out<c_void>,
 ) -> Answer {
-    context_outside(&mut state::lock(), stream)?;
+    {
+        let mut state = state::lock();
+        let context = context_outside(&mut state, stream)?;
+        device().record(state.number(stream, context));
+    }
     let Some(function) = function else { return Err(CUresult::CUDA_ERROR_INVALID_VALUE) };
     // SAFETY: the caller passes the function together with its data.
     unsafe { function(user_data.as_ptr()) };

@@ -2,9 +2,10 @@
 
 use std::alloc::{self, Layout};
 use std::ffi::{c_uint, c_void};
+use std::ptr::NonNull;
 use std::slice;
 
-use soft_cuda::MemoryError;
+use soft_cuda::{InStream, MemoryError};
 
 use super::capture::{allow_legacy, allow_unsafe, context_outside, submit};
 use super::instance::{device, unsupported};
@@ -39,18 +40,28 @@ fn check(state: &State, address: CUdeviceptr) -> Result<CUcontext, CUresult> {
     Ok(context)
 }
 
-/// A synchronous copy or fill of `address` is a call in the legacy stream.
-fn check_legacy(address: CUdeviceptr) -> Answer {
+/// A synchronous copy or fill of `address` is a call in the legacy stream, and the host waits for
+/// it.
+fn in_legacy(
+    address: CUdeviceptr,
+    work: impl FnOnce(InStream<'_>) -> Result<(), MemoryError>,
+) -> Answer {
     let mut state = state::lock();
     let context = check(&state, address)?;
-    allow_legacy(&mut state, context)
+    allow_legacy(&mut state, context)?;
+    let number = state.number(CUstream::NULL, context);
+    drop(state);
+    work(device().in_stream(number)).map_err(memory_failed)?;
+    device().synchronize_with(&device().record(number));
+    Ok(())
 }
 
-/// A copy between the host and `address` in `stream`, which no capture holds.
-fn check_stream(stream: CUstream, address: CUdeviceptr) -> Answer {
+/// The number of `stream`, for a copy between the host and `address`, which no capture holds.
+fn check_stream(stream: CUstream, address: CUdeviceptr) -> Result<u64, CUresult> {
     let mut state = state::lock();
-    context_outside(&mut state, stream)?;
-    check(&state, address).map(|_| ())
+    let context = context_outside(&mut state, stream)?;
+    check(&state, address)?;
+    Ok(state.number(stream, context))
 }
 
 /// Work on `addresses` in `stream`.
@@ -72,7 +83,10 @@ pub(crate) fn alloc(out: Out<CUdeviceptr>, bytes: usize) -> Answer {
 }
 
 pub(crate) fn alloc_async(out: Out<CUdeviceptr>, bytes: usize, stream: CUstream) -> Answer {
-    let context = context_outside(&mut state::lock(), stream)?;
+    let mut state = state::lock();
+    let context = context_outside(&mut state, stream)?;
+    device().record(state.number(stream, context));
+    drop(state);
     alloc_in(context, ("cuMemAllocAsync", bytes), out)
 }
 
@@ -92,11 +106,15 @@ pub(crate) fn free(address: CUdeviceptr) -> Answer {
         return Ok(());
     }
     allow_unsafe(&mut state::lock())?;
+    device().synchronize();
     free_now("cuMemFree_v2", address)
 }
 
 pub(crate) fn free_async(address: CUdeviceptr, stream: CUstream) -> Answer {
-    context_outside(&mut state::lock(), stream)?;
+    let mut state = state::lock();
+    let context = context_outside(&mut state, stream)?;
+    device().record(state.number(stream, context));
+    drop(state);
     if address.0 == 0 { Ok(()) } else { free_now("cuMemFreeAsync", address) }
 }
 
@@ -148,9 +166,9 @@ pub(crate) fn free_host(memory: *mut c_void) -> bool {
 }
 
 pub(crate) fn copy(dst: CUdeviceptr, src: CUdeviceptr, bytes: usize) -> Answer {
-    check_legacy(dst)?;
-    check_legacy(src)?;
-    device().copy(dst.0, src.0, bytes as u64).map_err(memory_failed)
+    // Both contexts' legacy streams take part.
+    in_legacy(src, |_| Ok(()))?;
+    in_legacy(dst, |memory| memory.copy(dst.0, src.0, bytes as u64))
 }
 
 pub(crate) fn copy_async(
@@ -169,9 +187,8 @@ pub(crate) fn copy_async(
 ///
 /// `dst` is null or valid for writes of `bytes` bytes.
 pub(crate) unsafe fn read(dst: Out<c_void>, src: CUdeviceptr, bytes: usize) -> Answer {
-    check_legacy(src)?;
     // SAFETY: the caller's contract.
-    unsafe { read_bytes(dst.as_ptr(), src.0, bytes) }
+    unsafe { read_bytes(dst.as_ptr(), src, bytes) }
 }
 
 /// [`read`] in a stream.
@@ -185,9 +202,15 @@ pub(crate) unsafe fn read_async(
     bytes: usize,
     stream: CUstream,
 ) -> Answer {
-    check_stream(stream, src)?;
+    let number = check_stream(stream, src)?;
     // SAFETY: the caller's contract.
-    unsafe { read_bytes(dst.as_ptr(), src.0, bytes) }
+    let to = unsafe { host_bytes_mut(dst.as_ptr(), bytes) }?;
+    unless_empty(bytes, || device().in_stream(number).read(src.0, to)).map_err(memory_failed)?;
+    if !state::lock().is_page_locked(dst.as_ptr().addr()) {
+        // The driver waits for the copy.
+        device().synchronize_with(&device().record(number));
+    }
+    Ok(())
 }
 
 /// Copies host memory to the device.
@@ -196,9 +219,8 @@ pub(crate) unsafe fn read_async(
 ///
 /// `src` is null or valid for reads of `bytes` bytes.
 pub(crate) unsafe fn write(dst: CUdeviceptr, src: *const c_void, bytes: usize) -> Answer {
-    check_legacy(dst)?;
     // SAFETY: the caller's contract.
-    unsafe { write_bytes(dst.0, src, bytes) }
+    unsafe { write_bytes(dst, src, bytes) }
 }
 
 /// [`write()`] in a stream.
@@ -212,36 +234,60 @@ pub(crate) unsafe fn write_async(
     bytes: usize,
     stream: CUstream,
 ) -> Answer {
-    check_stream(stream, dst)?;
+    let number = check_stream(stream, dst)?;
     // SAFETY: the caller's contract.
-    unsafe { write_bytes(dst.0, src, bytes) }
+    let from = unsafe { host_bytes(src, bytes) }?;
+    unless_empty(bytes, || device().in_stream(number).write(dst.0, from)).map_err(memory_failed)
 }
 
 /// # Safety
 ///
 /// `dst` is null or valid for writes of `bytes` bytes.
-unsafe fn read_bytes(dst: *mut c_void, src: u64, bytes: usize) -> Answer {
-    check_host(dst, bytes)?;
-    if bytes == 0 {
-        return Ok(());
-    }
-    // SAFETY: not null and in no device's address space, so the caller vouches for
-    // it. Host buffers of a copy are the caller's own during the call.
-    let dst = unsafe { slice::from_raw_parts_mut(dst.cast(), bytes) };
-    device().read(src, dst).map_err(memory_failed)
+unsafe fn read_bytes(dst: *mut c_void, src: CUdeviceptr, bytes: usize) -> Answer {
+    // SAFETY: the caller's contract.
+    let dst = unsafe { host_bytes_mut(dst, bytes) }?;
+    in_legacy(src, |memory| unless_empty(bytes, || memory.read(src.0, dst)))
 }
 
 /// # Safety
 ///
 /// `src` is null or valid for reads of `bytes` bytes.
-unsafe fn write_bytes(dst: u64, src: *const c_void, bytes: usize) -> Answer {
-    check_host(src, bytes)?;
-    if bytes == 0 {
-        return Ok(());
-    }
-    // SAFETY: as in `read_bytes`.
-    let src = unsafe { slice::from_raw_parts(src.cast(), bytes) };
-    device().write(dst, src).map_err(memory_failed)
+unsafe fn write_bytes(dst: CUdeviceptr, src: *const c_void, bytes: usize) -> Answer {
+    // SAFETY: the caller's contract.
+    let src = unsafe { host_bytes(src, bytes) }?;
+    in_legacy(dst, |memory| unless_empty(bytes, || memory.write(dst.0, src)))
+}
+
+/// A copy of no bytes succeeds, wherever it goes.
+fn unless_empty(
+    bytes: usize,
+    copy: impl FnOnce() -> Result<(), MemoryError>,
+) -> Result<(), MemoryError> {
+    if bytes == 0 { Ok(()) } else { copy() }
+}
+
+/// The host's side of a copy, which is written.
+///
+/// # Safety
+///
+/// `memory` is null or valid for writes of `bytes` bytes, and the caller's own during the copy.
+unsafe fn host_bytes_mut<'m>(memory: *mut c_void, bytes: usize) -> Result<&'m mut [u8], CUresult> {
+    check_host(memory, bytes)?;
+    let memory = if bytes == 0 { NonNull::dangling().as_ptr() } else { memory.cast() };
+    // SAFETY: not null and in no device's address space, so the caller vouches for it.
+    Ok(unsafe { slice::from_raw_parts_mut(memory, bytes) })
+}
+
+/// The host's side of a copy, which is read.
+///
+/// # Safety
+///
+/// `memory` is null or valid for reads of `bytes` bytes.
+unsafe fn host_bytes<'m>(memory: *const c_void, bytes: usize) -> Result<&'m [u8], CUresult> {
+    check_host(memory, bytes)?;
+    let memory: *const u8 = if bytes == 0 { NonNull::dangling().as_ptr() } else { memory.cast() };
+    // SAFETY: as in `host_bytes_mut`.
+    Ok(unsafe { slice::from_raw_parts(memory, bytes) })
 }
 
 /// `pointer` can be the host's side of a copy.
@@ -257,8 +303,7 @@ fn check_host(pointer: *const c_void, bytes: usize) -> Answer {
 macro_rules! fills {
     ($($fill:ident, $fill_async:ident, $work:ident: $type:ty;)*) => {$(
         pub(crate) fn $fill(dst: CUdeviceptr, value: $type, count: usize) -> Answer {
-            check_legacy(dst)?;
-            device().$fill(dst.0, value, count as u64).map_err(memory_failed)
+            in_legacy(dst, |memory| memory.fill(dst.0, value.to_ne_bytes(), count as u64))
         }
 
         pub(crate) fn $fill_async(
@@ -317,7 +362,7 @@ pub(crate) unsafe fn copy_2d(copy: &CUDA_MEMCPY2D) -> Answer {
     let dst = End::new(copy.dst_memory_type, copy.dst_host, copy.dst_device)?;
     for end in [src, dst] {
         if let End::Device(address) = end {
-            check_legacy(CUdeviceptr(address))?;
+            in_legacy(CUdeviceptr(address), |_| Ok(()))?;
         }
     }
     // Where row `row` of an end starts; rows must not reach into each other.
@@ -334,12 +379,16 @@ pub(crate) unsafe fn copy_2d(copy: &CUDA_MEMCPY2D) -> Answer {
         let bytes = copy.width_in_bytes;
         match (src.row(from), dst.row(to)) {
             (End::Device(src), End::Device(dst)) => {
-                device().copy(dst, src, bytes as u64).map_err(memory_failed)?;
+                self::copy(CUdeviceptr(dst), CUdeviceptr(src), bytes)?
             }
-            // SAFETY: the caller's contract for this row.
-            (End::Device(src), End::Host(dst)) => unsafe { read_bytes(dst, src, bytes) }?,
-            // SAFETY: the caller's contract for this row.
-            (End::Host(src), End::Device(dst)) => unsafe { write_bytes(dst, src, bytes) }?,
+            (End::Device(src), End::Host(dst)) => {
+                // SAFETY: the caller's contract for this row.
+                unsafe { read_bytes(dst, CUdeviceptr(src), bytes) }?
+            }
+            (End::Host(src), End::Device(dst)) => {
+                // SAFETY: the caller's contract for this row.
+                unsafe { write_bytes(CUdeviceptr(dst), src, bytes) }?
+            }
             (End::Host(src), End::Host(dst)) => {
                 check_host(src, bytes)?;
                 check_host(dst, bytes)?;

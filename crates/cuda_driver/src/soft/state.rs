@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Instant;
 
-use soft_cuda::{Kernel, Module};
+use soft_cuda::{Kernel, Module, Moment};
 
 use super::device::SoftDevice;
+use super::instance::device;
 use super::limits::Limits;
 use super::work::{StickyFault, Work};
 use crate::arg::soft_handle;
@@ -94,6 +95,8 @@ pub(super) struct Event {
     pub context: CUcontext,
     pub timed: bool,
     pub recorded: Option<Instant>,
+    /// What had ended then.
+    pub moment: Moment,
 }
 
 /// All of it. Locked for look-ups and changes only, never during a launch, a
@@ -200,6 +203,43 @@ impl State {
         };
         self.healthy(context)?;
         Ok(context)
+    }
+
+    /// The number of a stream of `context`, for the order of its next work.
+    ///
+    /// The legacy stream has its context's. It and blocking streams wait for each other.
+    pub fn number(&self, stream: CUstream, context: CUcontext) -> u64 {
+        let legacy = context.bits();
+        match self.streams.get(&stream.bits()) {
+            Some(Stream { flags, .. }) if flags & NON_BLOCKING != 0 => stream.bits(),
+            Some(_) => {
+                device().follow(stream.bits(), legacy);
+                stream.bits()
+            }
+            None => {
+                self.blocking(context).for_each(|other| device().follow(legacy, other));
+                legacy
+            }
+        }
+    }
+
+    /// The streams of a context for which its legacy stream waits.
+    fn blocking(&self, context: CUcontext) -> impl Iterator<Item = u64> {
+        let is_blocking =
+            move |stream: &Stream| stream.context == context && stream.flags & NON_BLOCKING == 0;
+        self.streams.iter().filter(move |(_, stream)| is_blocking(stream)).map(|(bits, _)| *bits)
+    }
+
+    /// All streams of a context, as in [`State::number`].
+    pub fn numbers(&self, context: CUcontext) -> impl Iterator<Item = u64> {
+        let own = self.streams.iter().filter(move |(_, stream)| stream.context == context);
+        own.map(|(bits, _)| *bits).chain([context.bits()])
+    }
+
+    /// Whether the host memory at this address came from `cuMemAllocHost`.
+    pub fn is_page_locked(&self, address: usize) -> bool {
+        let mut before = self.host_memory.range(..=address);
+        before.next_back().is_some_and(|(base, layout)| address - base < layout.size())
     }
 
     /// Takes out everything that belongs to `context`; gives its allocations, for

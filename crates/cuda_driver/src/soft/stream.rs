@@ -1,9 +1,10 @@
-//! Streams of the software device. Work is complete when its call returns, so a
-//! stream is only a name, unless it captures.
+//! Streams of the software device. Work is complete when its call returns. So a stream is only a
+//! name, unless it captures, or races are looked for: then its order counts.
 
 use std::ffi::{c_int, c_uint};
 
 use super::capture::{context_outside, context_outside_as};
+use super::instance::device;
 use super::state::{self, NON_BLOCKING, Stream};
 use crate::arg::Out;
 use crate::codes::Answer;
@@ -27,6 +28,7 @@ pub(crate) fn destroy(stream: CUstream) -> Answer {
     }
     state.context_of(stream)?;
     state.streams.remove(&stream.bits());
+    device().forget_stream(stream.bits());
     Ok(())
 }
 
@@ -42,18 +44,18 @@ pub(crate) fn priority(stream: CUstream, out: Out<c_int>) -> Answer {
 }
 
 pub(crate) fn synchronize(stream: CUstream) -> Answer {
-    context_outside(&mut state::lock(), stream).map(|_| ())
+    let mut state = state::lock();
+    let context = context_outside(&mut state, stream)?;
+    device().synchronize_with(&device().record(state.number(stream, context)));
+    Ok(())
 }
 
-/// All earlier work is complete, so there is nothing to wait for.
 pub(crate) fn wait_event(stream: CUstream, event: CUevent, _flags: c_uint) -> Answer {
     let mut state = state::lock();
     // An event is never part of a capture here.
     let code = CUresult::CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
-    context_outside_as(&mut state, stream, code)?;
-    state
-        .events
-        .contains_key(&event.bits())
-        .then_some(())
-        .ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)
+    let context = context_outside_as(&mut state, stream, code)?;
+    let event = state.events.get(&event.bits()).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
+    device().wait(state.number(stream, context), &event.moment);
+    Ok(())
 }

@@ -9,7 +9,7 @@ use soft_cuda::{
 use super::instance::device;
 use super::limits::InForce;
 use crate::last_error::explain;
-use crate::types::{CUresult, CUstream};
+use crate::types::CUresult;
 
 /// An operation of a stream. Addresses are the device's, sizes are in bytes and counts in
 /// elements.
@@ -62,13 +62,15 @@ pub(super) struct StickyFault {
 }
 
 impl Work {
-    /// Runs it in a stream, to its end, within the limits of the stream's context. No lock may be
-    /// held: it takes its time, and other threads ask for the progress of a launch.
-    pub fn run(&self, stream: CUstream, limits: &InForce) -> Result<(), Failure> {
+    /// Runs it in a stream, given by its [number](super::state::State::number), to its end, within
+    /// the limits of the stream's context. No lock may be held: it takes its time, and other
+    /// threads ask for the progress of a launch.
+    pub fn run(&self, stream: u64, limits: &InForce) -> Result<(), Failure> {
+        let memory = device().in_stream(stream);
         let done = match *self {
             Self::Launch { ref kernel, config, cluster, early, ref params } => {
                 let options = LaunchOptions {
-                    stream: stream.bits(),
+                    stream,
                     early,
                     stack_bytes: limits.stack_bytes,
                     heap: Some(&limits.heap),
@@ -78,10 +80,10 @@ impl Work {
                     Err(error) => Err(launch_failed(kernel, error)),
                 };
             }
-            Self::Copy { dst, src, bytes } => device().copy(dst, src, bytes),
-            Self::FillU8 { dst, value, count } => device().fill_u8(dst, value, count),
-            Self::FillU16 { dst, value, count } => device().fill_u16(dst, value, count),
-            Self::FillU32 { dst, value, count } => device().fill_u32(dst, value, count),
+            Self::Copy { dst, src, bytes } => memory.copy(dst, src, bytes),
+            Self::FillU8 { dst, value, count } => memory.fill(dst, value.to_ne_bytes(), count),
+            Self::FillU16 { dst, value, count } => memory.fill(dst, value.to_ne_bytes(), count),
+            Self::FillU32 { dst, value, count } => memory.fill(dst, value.to_ne_bytes(), count),
         };
         done.map_err(|error| Failure::Refused(memory_failed(error)))
     }
@@ -94,6 +96,7 @@ pub(super) fn memory_failed(error: MemoryError) -> CUresult {
         MemoryError::OutOfMemory { .. } | MemoryError::HostMemory { .. } => {
             CUresult::CUDA_ERROR_OUT_OF_MEMORY
         }
+        MemoryError::Race { .. } => CUresult::CUDA_ERROR_LAUNCH_FAILED,
         _ => CUresult::CUDA_ERROR_INVALID_VALUE,
     }
 }

@@ -15,7 +15,7 @@ use super::op::{CACHE, CacheEntry, Cx};
 use super::order::Order;
 use super::phases::Barriers;
 use super::printed::Printed;
-use super::prior::Prior;
+use super::prior::{Prior, PriorLaunch};
 use super::recorder::{Recorder, WarpFault};
 use super::schedule::{self, Random};
 use super::split::Split;
@@ -74,18 +74,17 @@ pub(crate) struct Launch<'k> {
 
 impl Launch<'_> {
     /// What one that has ended has accessed, if races are looked for.
-    pub(crate) fn into_prior(self, kernel: &str, stream: u64) -> Option<Prior> {
+    pub(crate) fn into_prior(self, kernel: &str) -> Option<Prior> {
         let checks = self.checks.filter(|checks| checks.checks.races)?;
         let all = self.snapshot.all().iter();
-        Some(Prior {
-            stream,
+        Some(Prior::Launch(Box::new(PriorLaunch {
             kernel: kernel.to_owned(),
             text: self.code.text.clone(),
             grid: self.grid,
             block: self.block,
             allocations: all.map(|allocation| (allocation.base, allocation.size)).collect(),
             global: checks.global,
-        })
+        })))
     }
 
     pub(crate) fn threads(&self) -> u32 {

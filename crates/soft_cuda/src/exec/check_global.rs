@@ -98,13 +98,14 @@ impl Checker<'_> {
         noted
     }
 
-    /// Whether all that a warp does comes after the launch in front.
+    /// Whether all that a warp does comes after the launch in front and after all other streams.
     #[inline(always)]
     fn is_after_prior(&self, warp: usize) -> bool {
-        self.launch.prior.is_none() || self.known.common(warp, self.known.agents.prior()) != 0
+        let comes_after = || self.known.common(warp, self.known.agents.prior()) != 0;
+        self.launch.beside.is_empty() && (self.launch.front.is_none() || comes_after())
     }
 
-    /// The access by the launch in front with which that of a lane races.
+    /// The access by the launch in front, or by another stream, with which that of a lane races.
     #[inline(never)]
     fn prior_conflict(
         &self,
@@ -112,11 +113,17 @@ impl Checker<'_> {
         site: Site,
         address: u64,
     ) -> Option<Earlier> {
-        let prior = self.launch.prior.as_ref().filter(|_| !self.quiet)?;
-        match self.known.knows(warp, lane, self.known.agents.prior(), 1) {
-            true => None,
-            false => prior.conflict(address, site),
+        if self.quiet {
+            return None;
         }
+        let has_waited = || self.known.knows(warp, lane, self.known.agents.prior(), 1);
+        let front = self.launch.front.as_ref().filter(|_| !has_waited());
+        let front = front.and_then(|prior| prior.conflict(address, site));
+        front.or_else(|| {
+            let mut beside = self.launch.beside.iter();
+            let found = beside.find_map(|prior| prior.conflict(address, site))?;
+            Some(Earlier { is_beside: true, ..found })
+        })
     }
 
     /// Notes loads of one allocation that holds nothing to be checked, by instruction number

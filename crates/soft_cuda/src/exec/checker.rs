@@ -30,7 +30,9 @@ pub(crate) struct LaunchChecks {
     pub checks: Checks,
     pub global: GlobalShadow,
     /// The launch in front, if this one may begin before that has ended.
-    pub prior: Option<Prior>,
+    pub front: Option<Arc<Prior>>,
+    /// Work in other streams that this launch does not come after.
+    pub beside: Vec<Arc<Prior>>,
     /// By address in device memory.
     released: Mutex<HashMap<u64, Arc<Released>>>,
 }
@@ -40,10 +42,11 @@ impl LaunchChecks {
         checks: Checks,
         facts: &Facts,
         snapshot: &Snapshot,
-        prior: Option<Prior>,
+        front: Option<Arc<Prior>>,
+        beside: Vec<Arc<Prior>>,
     ) -> LaunchChecks {
         let global = GlobalShadow::new(snapshot.all().len(), facts.granule.global());
-        LaunchChecks { checks, global, prior, released: Mutex::default() }
+        LaunchChecks { checks, global, front, beside, released: Mutex::default() }
     }
 }
 
@@ -246,6 +249,7 @@ impl<'k> Checker<'k> {
         let EarlierAccess { block, agent: thread, line, access } = earlier;
         fault::Earlier {
             kernel: None,
+            is_beside: false,
             access,
             line,
             instruction: String::new(),

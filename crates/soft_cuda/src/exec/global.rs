@@ -190,6 +190,17 @@ impl GlobalShadow {
         })
     }
 
+    /// Bytes of the allocations whose accesses are noted word by word, and about as many for the
+    /// logs of others.
+    pub(crate) fn bytes(&self, allocations: &[(u64, u64)]) -> u64 {
+        let each = self.allocations.iter().zip(allocations);
+        let bytes = each.map(|(accesses, (_, size))| {
+            let log = accesses.log.lock().unwrap_or_else(PoisonError::into_inner);
+            accesses.words.get().map_or(16 * log.len() as u64, |_| *size)
+        });
+        bytes.sum()
+    }
+
     /// Notes the loads of a record in their words, and calls `then` with the lanes and offsets of
     /// each, as long as nobody else accesses them.
     fn note_record(

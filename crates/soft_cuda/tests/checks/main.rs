@@ -22,9 +22,9 @@ use soft_cuda::{
     Swizzle, TensorElement, TensorMap,
 };
 
-/// A launch that may begin before the one in front of it in a stream has ended.
-fn early(stream: u64) -> LaunchOptions<'static> {
-    LaunchOptions { stream, early: true, ..LaunchOptions::default() }
+/// A launch that may begin before the one in front of it has ended.
+fn early() -> LaunchOptions<'static> {
+    LaunchOptions { early: true, ..LaunchOptions::default() }
 }
 
 /// A kernel with a bug, and the same without. In `body`, lines that begin with `BUG|` are in the
@@ -157,7 +157,7 @@ fn run_on(device: &Device, ptx: &str, twin: &Twin) -> Option<Fault> {
     let config = LaunchConfig { grid, block, dynamic_shared: 0 };
     let mut launched = device.launch(&kernel, config, &params);
     if launched.is_ok() && ptx.contains("griddepcontrol") {
-        launched = device.launch_with(&kernel, config, [1; 3], &params, early(0));
+        launched = device.launch_with(&kernel, config, [1; 3], &params, early());
     }
     match launched {
         Ok(_) => None,
