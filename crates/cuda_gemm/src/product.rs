@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use gemm_matrix::{Activation, Axis, Scalar};
 
-use crate::device::Stream;
+use crate::device::{Limits, Stream};
 use crate::error::Error;
 use crate::matrix::{DeviceMatrixMut, DeviceMatrixRef, GroupEnds};
-use crate::plan::{Core, Extras, Plan, PlanBuilder, PlanCache, Variant, of_any_factors};
+use crate::plan::{Core, Extras, Place, Plan, PlanBuilder, PlanCache, Variant, of_any_factors};
 use crate::problem::{Compute, Gemm};
 use crate::select::Auto;
 
@@ -83,6 +83,7 @@ pub struct Product<'m, 'e, T> {
     stream: Option<&'m Stream>,
     /// Candidates to time, if the caller says.
     candidates: Option<usize>,
+    place: Place,
 }
 
 impl<T> fmt::Debug for Product<'_, '_, T> {
@@ -115,7 +116,15 @@ pub fn gemm<'m, 'e, T: Scalar>(
     };
     let batch = if a.count() == 1 { b.count() } else { a.count() };
     let gemm = gemm.computed_in(compute).batched(batch, [a.stride(), b.stride(), 0]);
-    Product { a, b, gemm, extras: Extras::new(), stream: None, candidates: None }
+    Product {
+        a,
+        b,
+        gemm,
+        extras: Extras::new(),
+        stream: None,
+        candidates: None,
+        place: Place::default(),
+    }
 }
 
 impl Product<'_, '_, f32> {
@@ -257,6 +266,39 @@ impl<'m, 'e, T: Scalar> Product<'m, 'e, T> {
         Self { candidates: Some(candidates), ..self }
     }
 
+    /// Chooses the kernel for a C of `rows` x `cols`, of which this one is a part.
+    ///
+    /// Parts that run beside each other on several streams fill the device together. So a kernel
+    /// for the whole is the better one, also where it would leave multiprocessors idle with this
+    /// part alone. A batch has its own choice.
+    ///
+    /// ```
+    /// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, bf16, gemm};
+    ///
+    /// let device = Device::open(DeviceChoice::SoftSm90)?;
+    /// let a = DeviceMatrix::<bf16>::zeros(&device, [2048, 64])?;
+    /// let b = DeviceMatrix::<bf16>::zeros(&device, [64, 8])?;
+    /// let c = DeviceMatrix::<bf16>::zeros(&device, [2048, 8])?;
+    /// let whole = gemm(&a, &b).builder(&c)?;
+    /// let half = gemm(a.submatrix(0..1024, 0..64)?, &b).part_of([2048, 8]);
+    /// let half = half.builder(c.submatrix(0..1024, 0..8)?)?;
+    /// assert_eq!(half.configuration(), whole.configuration());
+    /// # Ok::<(), cuda_gemm::Error>(())
+    /// ```
+    pub fn part_of(mut self, whole: [usize; 2]) -> Self {
+        self.place.whole = Some(whole);
+        self
+    }
+
+    /// Leaves multiprocessors to other work: persistent kernels have at most this many blocks per
+    /// place in one. The choice of the kernel does not change.
+    ///
+    /// Without it, work that needs multiprocessors, such as NCCL's, waits until blocks end.
+    pub fn multiprocessors(mut self, most: u32) -> Self {
+        self.place.multiprocessors = Some(most.max(1));
+        self
+    }
+
     /// The number of candidates to time.
     fn candidates(&self, stream: &Stream) -> usize {
         self.candidates.unwrap_or_else(|| stream.device().measured_candidates())
@@ -327,7 +369,8 @@ impl<'m, 'e, T: Scalar> Product<'m, 'e, T> {
         gemm.validate()?;
         let alike = of_any_factors(gemm);
         let extras = self.extras.checked(stream, &alike)?;
-        let core = planned(&alike, stream, is_aligned(addresses), self.candidates(stream))?;
+        let candidates = self.candidates(stream);
+        let core = planned(&alike, stream, is_aligned(addresses), candidates, self.place)?;
         // SAFETY:
         // - The matrices are on this device and stream, and the plan was made for them.
         // - C is borrowed mutably, so it is none of the others.
@@ -386,7 +429,7 @@ impl<'m, 'e, T: Scalar> Product<'m, 'e, T> {
     ) -> Result<PlanBuilder, Error> {
         let c = c.into();
         let (gemm, stream) = (self.problem(&c)?, self.stream(&c)?);
-        chosen(gemm, stream, self.candidates(stream))
+        chosen(gemm, stream, self.candidates(stream), self.place)
     }
 }
 
@@ -413,11 +456,30 @@ impl Planner {
 }
 
 /// Chooses a kernel for a product, and measures first if there are candidates.
-fn chosen(gemm: Gemm, stream: &Stream, candidates: usize) -> Result<PlanBuilder, Error> {
-    match stream.device().kept::<Planner>() {
-        Some(planner) => planner.auto(stream)?.plan_on(gemm, stream, candidates),
-        None => stream.device().auto()?.plan_on(gemm, stream, candidates),
-    }
+fn chosen(
+    gemm: Gemm,
+    stream: &Stream,
+    candidates: usize,
+    place: Place,
+) -> Result<PlanBuilder, Error> {
+    let by = |auto: &Auto| -> Result<_, Error> {
+        let whole = match place.whole {
+            Some(shape) if gemm.batch == 1 => gemm.in_shape(shape),
+            _ => gemm,
+        };
+        let builder = auto.plan_on(whole, stream, candidates)?;
+        if whole == gemm {
+            return Ok(builder);
+        }
+        Ok(auto.plan_by(gemm, builder.configuration())?.on(stream))
+    };
+    let builder = match stream.device().kept::<Planner>() {
+        Some(planner) => by(planner.auto(stream)?),
+        None => by(&stream.device().auto()?),
+    }?;
+    let limits = stream.device().info().limits;
+    let multiprocessors = place.multiprocessors.unwrap_or(limits.multiprocessors);
+    Ok(builder.within(&Limits { multiprocessors, ..limits }))
 }
 
 /// The plan of a product, from the device's cache or new.
@@ -426,11 +488,12 @@ fn planned(
     stream: &Stream,
     is_aligned: bool,
     candidates: usize,
+    place: Place,
 ) -> Result<Arc<Core>, Error> {
     let id = stream.as_raw().0 as usize;
-    let mut variant = Variant { stream: id, is_aligned, is_measured: candidates > 1 };
+    let mut variant = Variant { stream: id, is_aligned, is_measured: candidates > 1, place };
     let Some(planner) = stream.device().kept::<Planner>() else {
-        let builder = chosen(*gemm, stream, candidates)?;
+        let builder = chosen(*gemm, stream, candidates, place)?;
         return PlanCache::default().prepare(gemm, variant, builder);
     };
     // Consistent even after a panic.
@@ -448,7 +511,7 @@ fn planned(
         }
     }
     let candidates = if variant.is_measured { candidates } else { 0 };
-    let builder = chosen(*gemm, stream, candidates)?.on(&stream.detached());
+    let builder = chosen(*gemm, stream, candidates, place)?.on(&stream.detached());
     let mut plans = plans();
     match plans.find(gemm, variant) {
         Some(core) => Ok(core),

@@ -4,11 +4,11 @@ use std::ffi::{c_int, c_uint};
 
 use soft_cuda::{MAX_CLUSTER, MAX_SHARED, REGISTERS_PER_SM};
 
+use super::attributes::{attributes, cluster_dimension};
 use super::device::{
     MAX_BLOCKS_PER_SM, MAX_THREADS_PER_SM, SHARED_PER_SM, SHARED_RESERVED_PER_BLOCK, WARP_SIZE,
     sm_count,
 };
-use super::launch;
 use super::state::{self, Function, State};
 use crate::arg::Out;
 use crate::codes::Answer;
@@ -196,8 +196,8 @@ pub(crate) unsafe fn max_active_clusters(
     let threads = threads.filter(|threads| *threads > 0);
     let threads = threads.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     // SAFETY: the caller's structure, with as many attributes as it says.
-    let attributes = unsafe { launch::attributes(config) }?;
-    let cluster = attributes.iter().find_map(launch::cluster_dimension).unwrap_or([1; 3]);
+    let attributes = unsafe { attributes(config) }?;
+    let cluster = attributes.iter().find_map(cluster_dimension).unwrap_or([1; 3]);
     let size = cluster.iter().try_fold(1u32, |blocks, size| blocks.checked_mul(*size));
     let size = size.ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
     let resident = Demand::of(function)?.blocks(threads, config.shared_mem_bytes as usize);

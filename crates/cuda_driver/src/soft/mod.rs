@@ -7,6 +7,7 @@
 //! The layers, from below: `instance`; `leaks`; `device` and `work`; `state`, with every object by
 //! its handle; `capture`, through which all work of a stream goes; the answers.
 
+mod attributes;
 mod capture;
 pub(crate) mod context;
 pub(crate) mod device;

@@ -1,29 +1,9 @@
 //! Matrices and views whose element type is a value, and what plans accept.
 
-use gemm_matrix::{Element, span};
-
+use super::any_element::AnyElement;
 use super::owned::DeviceMatrix;
 use super::view::DeviceMatrixRef;
 use super::view_mut::DeviceMatrixMut;
-use crate::error::Error;
-
-/// In place of a type of elements: the type is a value, [`Element`].
-///
-/// For programs that learn it at run time.
-///
-/// ```
-/// use cuda_gemm::{AnyMatrix, Device, DeviceChoice, Element, Layout, Matrix};
-///
-/// let device = Device::open(DeviceChoice::Soft)?;
-/// for element in Element::ALL {
-///     let mut matrix = AnyMatrix::zeros_of(&device, element, [1, 2], Layout::dense(2))?;
-///     matrix.upload(&Matrix::from_vec(1, 2, vec![0.5, 257.0]))?;
-///     assert_eq!(matrix.download()?.at(0, 1), element.round(257.0));
-/// }
-/// # Ok::<(), cuda_gemm::Error>(())
-/// ```
-#[derive(Debug)]
-pub enum AnyElement {}
 
 /// A row-major matrix in a device's memory whose element type is a value.
 pub type AnyMatrix = DeviceMatrix<AnyElement>;
@@ -92,38 +72,4 @@ impl<'m, T> From<&'m mut DeviceMatrixMut<'_, T>> for DeviceMatrixMut<'m, T> {
     fn from(matrix: &'m mut DeviceMatrixMut<'_, T>) -> Self {
         matrix.view_mut()
     }
-}
-
-/// The place of equally shaped matrices in device memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Placement {
-    pub(crate) address: u64,
-    pub(crate) element: Element,
-    /// Stored rows and columns.
-    pub(crate) shape: [usize; 2],
-    pub(crate) ld: usize,
-    /// The number of matrices, and elements from one to the next; 0 if all are the same.
-    pub(crate) count: usize,
-    pub(crate) stride: usize,
-}
-
-impl Placement {
-    /// The address `elements` elements after the first.
-    pub(super) fn offset(&self, elements: usize) -> u64 {
-        let bytes = (self.element.bytes() as u64).wrapping_mul(elements as u64);
-        // The address of an empty matrix is not used.
-        self.address.wrapping_add(bytes)
-    }
-}
-
-/// Whether a buffer of `len` elements has room for a matrix.
-pub(super) fn expect_room(len: usize, [rows, cols]: [usize; 2], ld: usize) -> Result<(), Error> {
-    if ld < cols {
-        return Err(Error::LeadingDimension { what: "ld", ld, cols });
-    }
-    let needed = span(rows, cols, ld);
-    if needed > len as u128 {
-        return Err(Error::BufferTooShort { needed, len });
-    }
-    Ok(())
 }

@@ -7,8 +7,8 @@ use std::ops::Range;
 use cust::memory::{DeviceCopy, DevicePointer};
 use gemm_matrix::{Element, Matrix, MatrixMut, MatrixRef, Scalar, ViewError, span};
 
+use super::any_element::AnyElement;
 use super::memory::{Memory, copy_from_host, copy_to_host};
-use super::operand::AnyMatrix;
 use super::view::DeviceMatrixRef;
 use super::view_mut::DeviceMatrixMut;
 use crate::device::{Device, Stream};
@@ -101,7 +101,7 @@ impl<T> fmt::Debug for DeviceMatrix<T> {
     }
 }
 
-impl AnyMatrix {
+impl DeviceMatrix<AnyElement> {
     /// Allocates a matrix of zeros of this type on a stream, in a buffer of zeros with this layout.
     ///
     /// `&device` means the device's own stream.
@@ -296,7 +296,7 @@ impl<T: Scalar> DeviceMatrix<T> {
     ///
     /// # Errors
     ///
-    /// See [`AnyMatrix::zeros_of`].
+    /// See [`AnyMatrix::zeros_of`](crate::AnyMatrix::zeros_of).
     pub fn zeros(on: impl Into<Stream>, shape: [usize; 2]) -> Result<Self, Error> {
         Self::zeros_in(on, shape, Layout::dense(shape[1]))
     }
@@ -305,7 +305,7 @@ impl<T: Scalar> DeviceMatrix<T> {
     ///
     /// # Errors
     ///
-    /// See [`AnyMatrix::zeros_of`].
+    /// See [`AnyMatrix::zeros_of`](crate::AnyMatrix::zeros_of).
     pub fn zeros_in(
         on: impl Into<Stream>,
         shape: [usize; 2],

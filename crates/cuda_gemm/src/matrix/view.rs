@@ -7,8 +7,9 @@ use std::ops::Range;
 use cust::memory::{DeviceCopy, DevicePointer, DeviceSlice};
 use gemm_matrix::{Element, Matrix, MatrixMut, Scalar};
 
+use super::any_element::AnyElement;
 use super::memory::copy_to_host;
-use super::operand::{OperandRef, Placement, expect_room};
+use super::placement::{Placement, expect_room};
 use crate::device::Stream;
 use crate::error::Error;
 
@@ -73,7 +74,7 @@ impl<'m, T> DeviceMatrixRef<'m, T> {
     }
 
     /// The view, with the element type as a value alone.
-    pub(super) fn of_any(self) -> OperandRef<'m> {
+    pub(super) fn of_any(self) -> DeviceMatrixRef<'m, AnyElement> {
         let Self { stream, placement, transposed, .. } = self;
         DeviceMatrixRef { stream, placement, transposed, elements: PhantomData }
     }

@@ -2,7 +2,7 @@
 
 use kernels_gpu::abi::groups::{GroupTile, most_tiles};
 use kernels_gpu::abi::tensor_core::{MAX_CLUSTER_SIZE, PANEL, even_part, stages};
-use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Shared, Tile};
+use kernels_gpu::abi::{KernelAbi, KernelDescriptor, Shared};
 
 use super::configuration::Configuration;
 use super::form::KernelForm;
@@ -62,18 +62,6 @@ pub(super) fn stages_in(kernel: &KernelDescriptor, columns: u32, bytes: u32) -> 
         }
         _ => 0,
     }
-}
-
-/// The tiles of C in the form of the launches.
-///
-/// Groups have at most as many.
-pub(crate) fn cluster_tiles(gemm: &Gemm, Tile { bm, bn, .. }: Tile) -> u64 {
-    let along = |size: usize, tile: u32| (size as u64).div_ceil(tile.into());
-    let rows = match gemm.is_grouped() {
-        true => most_tiles(gemm.m as u64, gemm.batch as u64, bm.into()),
-        false => along(gemm.m, bm),
-    };
-    rows.saturating_mul(along(gemm.n, bn))
 }
 
 /// The number of clusters of `splits` blocks that share the steps of all tiles (stream-K).

@@ -1,8 +1,8 @@
 //! The form in which a kernel computes a product.
 
-use kernels_gpu::abi::{Arithmetic, KernelAbi, KernelDescriptor, Reads};
+use kernels_gpu::abi::groups::most_tiles;
+use kernels_gpu::abi::{Arithmetic, KernelAbi, KernelDescriptor, Reads, Tile};
 
-use super::clusters::cluster_tiles;
 use super::configuration::Configuration;
 use crate::problem::Gemm;
 
@@ -75,7 +75,7 @@ impl KernelForm {
 
     /// The form for a kernel of 16-bit operands, which has an entry point for each storage layout.
     fn of_16_bits(gemm: &Gemm, descriptor: &KernelDescriptor, transposes_c: Option<bool>) -> Self {
-        let tiles = |gemm: &Gemm| tiles(gemm, descriptor);
+        let tiles = |gemm: &Gemm| tiles(gemm, descriptor.tile());
         let other = swapped(gemm);
         let transposes_c = descriptor.transposes_c()
             && transposes_c.unwrap_or_else(|| tiles(&other) < tiles(gemm));
@@ -130,9 +130,16 @@ fn swapped(gemm: &Gemm) -> Gemm {
     }
 }
 
-/// The number of tiles of C.
-pub(crate) fn tiles(gemm: &Gemm, descriptor: &KernelDescriptor) -> u64 {
-    cluster_tiles(gemm, descriptor.tile())
+/// The tiles of C in the form of the launches.
+///
+/// Groups have at most as many.
+pub(crate) fn tiles(gemm: &Gemm, Tile { bm, bn, .. }: Tile) -> u64 {
+    let along = |size: usize, tile: u32| (size as u64).div_ceil(tile.into());
+    let rows = match gemm.is_grouped() {
+        true => most_tiles(gemm.m as u64, gemm.batch as u64, bm.into()),
+        false => along(gemm.m, bm),
+    };
+    rows.saturating_mul(along(gemm.n, bn))
 }
 
 /// The transposition and leading dimension with which bulk copies can read a 16-bit operand.

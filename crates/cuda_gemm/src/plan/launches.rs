@@ -2,9 +2,9 @@
 
 use kernels_gpu::abi::{Arithmetic, KernelAbi, KernelDescriptor, Shared};
 
-use super::clusters::{self, cluster_tiles};
+use super::clusters;
 use super::configuration::Configuration;
-use super::form::KernelForm;
+use super::form::{KernelForm, tiles};
 use super::panel::{Launch, Workspace, panels};
 use super::{persistent, stream_k};
 use crate::device::Limits;
@@ -185,7 +185,7 @@ impl LaunchPlan {
     fn lay_out_tiles(&mut self, clusters: Option<u32>, limits: &Limits) -> Result<(), Error> {
         let (kernel, gemm) = (self.configuration.kernel, &self.form.gemm);
         let splits = self.configuration.splits;
-        let tiles = cluster_tiles(gemm, self.configuration.tile());
+        let tiles = tiles(gemm, self.configuration.tile());
         if tiles.saturating_mul(splits.into()) >= MAX_TILES {
             let max = ((MAX_TILES - 1) / u64::from(splits)) as usize;
             let (what, value) = ("C, counted in tiles,", tiles as usize);

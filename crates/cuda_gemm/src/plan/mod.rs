@@ -22,16 +22,14 @@ mod names;
 mod panel;
 mod persistent;
 mod planned;
+mod possible;
 mod stream_k;
 
 pub(crate) use alignment::{copy_ld, is_aligned, wide_rows};
 pub use builder::PlanBuilder;
-pub(crate) use cache::{MAX_PLANS, PlanCache, Variant, of_any_factors};
-pub(crate) use clusters::{
-    cluster_tiles, most_splits, multiplied_columns, possible_columns, steps, stream_k,
-};
+pub(crate) use cache::{MAX_PLANS, Place, PlanCache, Variant, of_any_factors};
+pub(crate) use clusters::{most_splits, multiplied_columns, possible_columns, steps, stream_k};
 pub use configuration::Configuration;
-pub(crate) use configuration::is_fma_for_tf32;
 pub use expected::expect_planned;
 pub use extras::{Extras, RawExtra, RawExtras};
 pub(crate) use form::{KernelForm, tiles};
@@ -44,4 +42,5 @@ pub use names::{find_kernel, nearest_names};
 pub use panel::{Launch, Workspace};
 pub(crate) use planned::Core;
 pub use planned::Plan;
+pub(crate) use possible::is_fma_for_tf32;
 pub(crate) use stream_k::Decomposition;

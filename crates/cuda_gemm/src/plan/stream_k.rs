@@ -70,7 +70,7 @@ const MAX_STRIDE: usize = (1 << 38) - 1;
 pub(super) fn products_per_launch(descriptor: &KernelDescriptor, gemm: &Gemm) -> u32 {
     // Each of the three fits 31 bits: `Gemm::validate` accepted them.
     let most_tiles = u128::from(MAX_PANEL[0] * MAX_PANEL[1]);
-    let is_counted = u128::from(tiles(gemm, descriptor)) * gemm.batch as u128 <= most_tiles;
+    let is_counted = u128::from(tiles(gemm, descriptor.tile())) * gemm.batch as u128 <= most_tiles;
     let has_maps = gemm.stride_a <= MAX_STRIDE && gemm.stride_b <= MAX_STRIDE;
     if is_counted && has_maps { gemm.batch.max(1) as u32 } else { 1 }
 }

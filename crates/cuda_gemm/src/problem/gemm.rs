@@ -443,6 +443,18 @@ impl Gemm {
         Ok(())
     }
 
+    /// The product with another C's rows and columns. Rows of its matrices are long enough, and
+    /// aligned as before.
+    pub(crate) fn in_shape(self, [m, n]: [usize; 2]) -> Self {
+        let mut gemm = Self { m, n, ..self };
+        let shapes = gemm.shapes();
+        for (ld, [_, cols]) in [&mut gemm.lda, &mut gemm.ldb, &mut gemm.ldc].into_iter().zip(shapes)
+        {
+            *ld = ld.saturating_mul(cols.div_ceil((*ld).max(1)).max(1));
+        }
+        gemm
+    }
+
     /// Bytes of dense matrices A, B and C, where a shared matrix counts once.
     ///
     /// The result saturates.

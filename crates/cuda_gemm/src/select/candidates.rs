@@ -6,7 +6,7 @@ use kernels_gpu::abi::{KernelAbi, KernelDescriptor};
 
 use super::Auto;
 use super::configurations::Candidates;
-use super::model::Prediction;
+use super::prediction::Prediction;
 use crate::plan::{Configuration, KernelForm, most_splits, possible_columns};
 use crate::problem::Gemm;
 

@@ -4,10 +4,9 @@ use kernels_gpu::abi::{Arithmetic, KernelAbi, KernelDescriptor, Reads};
 
 use super::copies::copied;
 use super::grid::whole_splits;
-use super::model::Prediction;
+use super::prediction::Prediction;
 use crate::plan::{
-    Configuration, KernelForm, cluster_tiles, copy_ld, most_splits, possible_columns, steps,
-    stream_k, tiles,
+    Configuration, KernelForm, copy_ld, most_splits, possible_columns, steps, stream_k, tiles,
 };
 use crate::problem::Gemm;
 
@@ -86,7 +85,7 @@ impl Candidates<'_> {
         };
         let tiles_of = |columns: Option<u32>| {
             let tile = Configuration { columns, ..usual }.tile();
-            cluster_tiles(&form.gemm, tile)
+            tiles(&form.gemm, tile)
         };
         let tiles = tiles_of(None);
         let all_of = |tiles: u64| tiles.saturating_mul(form.gemm.batch as u64);
@@ -143,7 +142,7 @@ impl Candidates<'_> {
         let Self { kernel, resident, multiprocessors, .. } = *self;
         let plain = Configuration { staged, ..Configuration::new(kernel) };
         let steps = steps(&form.gemm, kernel).max(1);
-        let tiles = tiles(&form.gemm, kernel).saturating_mul(form.gemm.batch as u64).max(1);
+        let tiles = tiles(&form.gemm, kernel.tile()).saturating_mul(form.gemm.batch as u64).max(1);
         let waves = SPLIT_WAVES * resident;
         let filling = |blocks: u32| u64::from(blocks) * u64::from(multiprocessors) / tiles;
         let most = filling(waves).min(steps).max(1) as u32;

@@ -5,8 +5,7 @@ use kernels_gpu::abi::{KernelAbi, Reads};
 
 use super::copies::copied;
 use crate::plan::{
-    Configuration, Decomposition, KernelForm, MAX_SPLITS, cluster_tiles, is_aligned, steps,
-    stream_k,
+    Configuration, Decomposition, KernelForm, MAX_SPLITS, is_aligned, steps, stream_k, tiles,
 };
 
 /// Rows of tiles that run at once: `kernels_gpu`'s raster.
@@ -64,7 +63,7 @@ impl Grid {
         let gemm = &form.gemm;
         let batch = gemm.batch as u64;
         let (products, launches) = if kernel.abi().has_batches() { (batch, 1) } else { (1, batch) };
-        let tiles = cluster_tiles(gemm, configuration.tile()).saturating_mul(products).max(1);
+        let tiles = tiles(gemm, configuration.tile()).saturating_mul(products).max(1);
         let steps = steps(gemm, kernel).max(1);
         let mut grid = Self {
             launches: launches as f64,

@@ -29,6 +29,7 @@ mod grid;
 mod measure;
 mod measured;
 pub mod model;
+mod prediction;
 mod product_file;
 mod product_key;
 mod rule;
@@ -56,7 +57,8 @@ pub use candidates::Asked;
 pub use changes::Change;
 pub use measure::{Measurement, Skipped};
 pub use measured::{MeasuredChoice, Source};
-pub use model::{Model, Prediction};
+pub use model::Model;
+pub use prediction::Prediction;
 pub use product_file::{CACHE_VARIABLE, ProductFile, file_name};
 pub use table::{MeasuredProduct, Table};
 

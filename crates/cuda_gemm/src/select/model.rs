@@ -46,6 +46,7 @@ use kernels_gpu::abi::{Shared, Tile};
 
 use super::configurations::Candidates;
 use super::grid::{Alignment, Bytes, Edges, Grid, Slots};
+use super::prediction::Prediction;
 use super::table::{Costs, DeviceCosts, EntryCosts, Table};
 use crate::plan::{Configuration, KernelForm, is_fma_for_tf32, multiplied_columns};
 use crate::problem::{Compute, Epilogue, Gemm};
@@ -62,18 +63,6 @@ const COMPENSATION: f64 = 1.35;
 
 /// The highest time of FMAs, relative to TF32. They are more accurate.
 const FMA_FOR_TF32: f64 = 1.02;
-
-/// The predicted time of a product with a kernel. See
-/// [`Auto::predictions`](super::Auto::predictions).
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Prediction {
-    /// The kernel, and how it is launched.
-    pub configuration: Configuration,
-    /// The time, in nanoseconds.
-    pub ns: f64,
-    /// Whether device memory or the L2 cache takes longer than the steps along K.
-    pub memory_bound: bool,
-}
 
 /// Predicts times from a device's table.
 ///

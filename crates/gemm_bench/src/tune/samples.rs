@@ -9,9 +9,9 @@ use cuda_gemm::select::Model;
 use cuda_gemm::select::table::Costs;
 use cuda_gemm::{Activation, Auto, Axis, Compute, Configuration, Element, Epilogue, Gemm};
 
+use super::class::Class;
 use super::pool::OperandPool;
 use super::tuner::Tuner;
-use super::validation::Class;
 use crate::batch::Policy;
 use crate::error::Error;
 use crate::shape::{Draw, Shape};
@@ -243,7 +243,7 @@ fn covered(gemm: &Gemm, kernel: &KernelDescriptor) -> f64 {
 /// Random products of all classes, in the kernels' precisions.
 pub fn products(count: usize, seed: u64, limits: Limits) -> Vec<Gemm> {
     let computes = [Compute::F32, Compute::Tf32, Compute::Tf32x3, Compute::Bf16];
-    let drawn = super::validation::draw(count, seed).into_iter();
+    let drawn = super::class::draw(count, seed).into_iter();
     let fits = |(_, shape): &(Class, Shape)| {
         let gemm = shape.gemm();
         gemm.flops() <= limits.flops && gemm.bytes() <= limits.bytes

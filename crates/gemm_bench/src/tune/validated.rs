@@ -2,7 +2,7 @@
 
 use cuda_gemm::{Configuration, Gemm};
 
-use super::validation::Class;
+use super::class::Class;
 use crate::shape::Shape;
 use crate::stats;
 
