@@ -122,12 +122,12 @@ fn what_no_command_can_do_is_said() {
         (&["bench", "--sizes", "2147483648"], "the largest possible is 2147483647"),
         (&["bench", "--shapes", "/nowhere"], "/nowhere"),
         (&["run", "--kernel", "naive", "--size", "-1"], "a whole number of 0 or more"),
-        (&["run", "naive", "8", "--l2", "hot"], "the nearest are `cold` and `warm`"),
+        (&["run", "naive", "8", "--l2", "hot"], "there are `cold` and `warm`"),
         (&["run", "--kernel", "naive", "--size", "8", "--out", "/nowhere/c.npy"], "does not exist"),
         (&["tune", "--device", "soft", "--out", "/nowhere/t.json"], "its folder does not exist"),
         (&["explain", "auto", "--table", "/nowhere"], "/nowhere"),
         (&["list", "naive"], "unexpected argument 'naive'"),
-        (&["completions", "tcsh"], "cannot be `tcsh`; the nearest are `zsh`"),
+        (&["completions", "tcsh"], "cannot be `tcsh`; there are `bash`"),
     ] {
         expect_refusal(&run(arguments), arguments, &[says]);
     }
@@ -149,9 +149,9 @@ fn a_misspelt_name_is_one_line_with_the_nearest_three() {
         (&["run", "tile2", "8"], "no kernel `tile2`; the nearest are `tile2d`, "),
         (&["explain", "persistant"], "the nearest are `persistent`, "),
         (&["bench", "--kernels", "wraptile"], "the nearest are `warptile`, "),
-        (&[&run_it[..], &["--device", "sotf"]].concat(), "--device cannot be `sotf`; the nearest"),
-        (&[&run_it[..], &["--epilogue", "glu"]].concat(), "the nearest are `gelu`, "),
-        (&[&run_it[..], &["--compute", "bf61"]].concat(), "the nearest are `bf16`, "),
+        (&[&run_it[..], &["--device", "sotf"]].concat(), "--device cannot be `sotf`; there are"),
+        (&[&run_it[..], &["--epilogue", "glu"]].concat(), "; there are `relu`, `gelu`, "),
+        (&[&run_it[..], &["--compute", "bf61"]].concat(), "; there are `f32`, "),
         (&["run", "--kernl", "naive"], "no option `--kernl`; the nearest are `--kernel"),
         (&["man", "bensh"], "no command `bensh`; the nearest are `bench`, "),
         // A name where a command should be.

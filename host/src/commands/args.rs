@@ -203,7 +203,11 @@ pub fn parse() -> Result<Args, clap::Error> {
     Args::from_arg_matches_mut(&mut matches)
 }
 
-/// A misspelt name as one line with the nearest three; every other error as clap has it.
+/// The most names that a message lists all.
+const FEW: usize = 6;
+
+/// A misspelt name as one line with the nearest three, or all if there are few; every other error as
+/// clap has it.
 fn in_one_line(error: clap::Error, command: &clap::Command) -> clap::Error {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) if !text.is_empty() => Some(text.as_str()),
@@ -254,8 +258,11 @@ fn in_one_line(error: clap::Error, command: &clap::Command) -> clap::Error {
 }
 
 fn misspelt(what: &str, name: &str, known: &[&str]) -> String {
-    let nearest = alternatives(&nearest_names(name, known));
-    format!("{what} `{}`; the nearest are {nearest}", excerpt(name))
+    let (which, names) = match known.len() {
+        0..=FEW => ("there are", known.to_vec()),
+        _ => ("the nearest are", nearest_names(name, known)),
+    };
+    format!("{what} `{}`; {which} {}", excerpt(name), alternatives(&names))
 }
 
 /// The option that a kernel needs to run at all.

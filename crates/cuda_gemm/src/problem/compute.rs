@@ -121,7 +121,7 @@ impl Compute {
             return Ok(());
         }
         let or = match self.element() {
-            Element::F32 => String::new(),
+            Element::F32 => format!(", or compute in {output}"),
             own => format!(" or {own}"),
         };
         let reason = format!("C cannot be stored as {output}; store it as f32{or}");
