@@ -22,7 +22,7 @@ use crate::launch_error::LaunchError;
 use crate::memory::Memory;
 use crate::module::Module;
 use crate::printer::Printer;
-use crate::streams::{Moment, Streams};
+use crate::streams::{Moment, StreamOrder, Streams};
 
 /// Which host instructions the device uses. The results are the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -83,8 +83,8 @@ impl Default for Config {
 /// What a launch runs in: a stream, a stack and a heap.
 #[derive(Debug, Clone, Copy)]
 pub struct LaunchOptions<'h> {
-    /// The number of the stream.
-    pub stream: u64,
+    /// The stream.
+    pub stream: StreamOrder<'h>,
     /// Whether it may begin before the launch in front of it in its stream has ended (programmatic
     /// dependent launch). Here it runs behind that all the same. Where [`Checks::races`] is set,
     /// its accesses race with those of the launch in front, unless a `griddepcontrol.wait` comes
@@ -100,7 +100,12 @@ pub struct LaunchOptions<'h> {
 
 impl Default for LaunchOptions<'_> {
     fn default() -> Self {
-        LaunchOptions { stream: 0, early: false, stack_bytes: 16 << 10, heap: None }
+        LaunchOptions {
+            stream: StreamOrder::default(),
+            early: false,
+            stack_bytes: 16 << 10,
+            heap: None,
+        }
     }
 }
 
@@ -323,46 +328,50 @@ impl Device {
         self.launch_with(kernel, config, cluster, params, LaunchOptions::default())
     }
 
-    fn streams(&self) -> MutexGuard<'_, Streams> {
+    /// The order of streams, if it counts.
+    fn streams(&self) -> Option<MutexGuard<'_, Streams>> {
         // No change is left half-done.
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+        let streams = || self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        self.config.checks.races.then(streams)
     }
 
     /// Says that all work so far has ended before what comes, as after the host has waited for all
-    /// streams. Accesses of memory by the host say so, too.
+    /// streams. [`Device::read`] and all other accesses outside of streams say so, too.
     pub fn synchronize(&self) {
-        self.streams().synchronize_all();
+        if let Some(mut streams) = self.streams() {
+            streams.synchronize_all();
+        }
     }
 
     /// Says that the host waits for a moment, as for an event.
     pub fn synchronize_with(&self, moment: &Moment) {
-        self.streams().synchronize(moment);
+        if let Some(mut streams) = self.streams() {
+            streams.synchronize(moment);
+        }
     }
 
     /// What has ended when the work so far in a stream has, as an event records it.
-    pub fn record(&self, stream: u64) -> Moment {
-        self.streams().record(stream)
+    pub fn record(&self, order: StreamOrder<'_>) -> Moment {
+        self.streams().map_or_else(Moment::default, |mut streams| streams.record(order))
     }
 
     /// Says that later work in a stream comes after a moment, as a wait for an event does.
-    pub fn wait(&self, stream: u64, moment: &Moment) {
-        self.streams().wait(stream, moment);
+    pub fn wait(&self, order: StreamOrder<'_>, moment: &Moment) {
+        if let Some(mut streams) = self.streams() {
+            streams.wait(order, moment);
+        }
     }
 
-    /// Says that later work in a stream comes after all work so far in another one, as it does in a
-    /// legacy stream and those that it waits for.
-    pub fn follow(&self, stream: u64, other: u64) {
-        self.streams().follow(stream, other);
-    }
-
-    /// Forgets a stream that has no more work.
-    pub fn forget_stream(&self, stream: u64) {
-        self.streams().forget(stream);
+    /// Ends a stream. Its work goes on, and the stream `heir` waits for it.
+    pub fn end_stream(&self, stream: u64, heir: u64) {
+        if let Some(mut streams) = self.streams() {
+            streams.end(stream, heir);
+        }
     }
 
     /// Memory as a stream accesses it.
-    pub fn in_stream(&self, stream: u64) -> InStream<'_> {
-        InStream { device: self, stream }
+    pub fn in_stream<'d>(&'d self, order: StreamOrder<'d>) -> InStream<'d> {
+        InStream { device: self, order }
     }
 
     /// As [`launch_in_clusters`](Device::launch_in_clusters), in a stream, with a stack and a heap
@@ -386,9 +395,9 @@ impl Device {
             .map_err(|reason| LaunchError::Invalid { kernel: kernel.name.clone(), reason })?;
         let _running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         self.memory.note_launch();
-        let mut begun = self.streams().begin(stream);
-        let front = begun.front.take().filter(|_| early);
-        let beside = std::mem::take(&mut begun.beside);
+        let begun = self.streams().map(|mut streams| streams.begin(stream)).unwrap_or_default();
+        let front = begun.front.clone().filter(|_| early);
+        let beside = begun.beside.clone();
         let recorder = Recorder::new(self.config.max_findings);
         let mut words = vec![0u64; params.len().div_ceil(8)];
         for (word, bytes) in words.iter_mut().zip(params.chunks(8)) {
@@ -444,8 +453,11 @@ impl Device {
         if let Err(LaunchError::Fault(fault)) = &ended {
             findings.add((**fault).clone(), 1, true);
         }
-        if let Some(prior) = launch.into_prior(kernel.name()).filter(|_| ended.is_ok()) {
-            self.streams().keep(stream, &begun, prior);
+        if ended.is_ok()
+            && let Some(prior) = launch.into_prior(kernel.name())
+            && let Some(mut streams) = self.streams()
+        {
+            streams.keep(stream.number, &begun, prior);
         }
         ended
     }
@@ -524,7 +536,7 @@ fn path(isa: Isa) -> Path {
 #[derive(Debug, Clone, Copy)]
 pub struct InStream<'d> {
     device: &'d Device,
-    stream: u64,
+    order: StreamOrder<'d>,
 }
 
 impl InStream<'_> {
@@ -566,28 +578,41 @@ impl InStream<'_> {
         self.run(None, Some((address, bytes)), |memory| memory.fill(address, value, count))
     }
 
-    /// Runs work that reads and writes ranges: their first address, and bytes.
+    /// Says that the whole allocation of an address begins or ends its life in the stream.
+    ///
+    /// # Errors
+    /// [`MemoryError::Race`] if another stream may use it.
+    pub fn claim(self, address: u64) -> Result<(), MemoryError> {
+        self.run(None, self.device.allocation_of(address), |_| Ok(()))
+    }
+
+    /// Runs work that reads and writes ranges: their first address, and bytes. It does not run if it
+    /// races.
     fn run(
         self,
         reads: Option<(u64, u64)>,
         writes: Option<(u64, u64)>,
         work: impl FnOnce(&Memory) -> Result<(), MemoryError>,
     ) -> Result<(), MemoryError> {
-        let Self { device, stream } = self;
-        let begun = device.streams().begin(stream);
-        work(&device.memory)?;
-        if !device.config.checks.races {
-            return Ok(());
-        }
+        let Self { device, order } = self;
+        let [reads, writes] = [reads, writes].map(|range| range.filter(|(_, bytes)| *bytes > 0));
+        let Some(begun) = device.streams().map(|mut streams| streams.begin(order)) else {
+            return work(&device.memory);
+        };
         for (range, access) in [(reads, Access::Load), (writes, Access::Store)] {
             let Some(range) = range else { continue };
             let mut beside = begun.beside.iter();
-            if let Some(earlier) = beside.find_map(|prior| prior.conflict_with(range, access)) {
+            if let Some((address, earlier)) =
+                beside.find_map(|prior| prior.conflict_with(range, access))
+            {
                 let earlier = Box::new(Earlier { is_beside: true, ..earlier });
-                return Err(MemoryError::Race { address: range.0, access, earlier });
+                return Err(MemoryError::Race { address, access, earlier });
             }
         }
-        device.streams().keep(stream, &begun, Prior::Copy { reads, writes });
+        work(&device.memory)?;
+        if let Some(mut streams) = device.streams() {
+            streams.keep(order.number, &begun, Prior::Copy { reads, writes });
+        }
         Ok(())
     }
 }

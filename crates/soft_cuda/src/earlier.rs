@@ -11,7 +11,7 @@ use crate::space::Access;
 pub struct Earlier {
     /// The kernel, if it was another launch: the one in front of this one, or one in another stream.
     pub kernel: Option<String>,
-    /// Whether it was in another stream, and no event orders the two.
+    /// Whether it was in another stream, and nothing orders the two.
     pub is_beside: bool,
     /// Load, store, atomic or asynchronous copy.
     pub access: Access,

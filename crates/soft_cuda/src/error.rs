@@ -191,7 +191,7 @@ pub enum MemoryError {
         earlier.advice()
     )]
     Race {
-        /// First byte of the copy or fill.
+        /// The first byte of both.
         address: u64,
         /// Load or store.
         access: Access,

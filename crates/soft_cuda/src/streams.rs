@@ -12,13 +12,25 @@ use crate::exec::prior::Prior;
 /// The most bytes of allocations whose accesses are kept for later work. Accesses take about six
 /// times as much.
 const KEPT_BYTES: u64 = 64 << 20;
+/// The most pieces of work that are kept.
+const KEPT: usize = 64;
+/// How much of each is kept before all is looked through.
+const FEW: (u64, usize) = (KEPT_BYTES / 4, 32);
+
+/// A stream, for the order of its next work.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StreamOrder<'b> {
+    /// Its number.
+    pub number: u64,
+    /// Streams whose work so far comes before: a legacy stream's, or the legacy stream.
+    pub behind: &'b [u64],
+}
 
 /// A moment in the work of streams: what of it has ended. An event records one.
 #[derive(Debug, Clone, Default)]
 pub struct Moment(HashMap<u64, u64>);
 
 impl Moment {
-    /// Joins what has ended at another moment.
     fn join(&mut self, other: &Moment) {
         for (stream, ended) in &other.0 {
             let own = self.0.entry(*stream).or_default();
@@ -26,8 +38,9 @@ impl Moment {
         }
     }
 
-    fn has(&self, stream: u64, number: u64) -> bool {
-        self.0.get(&stream).is_some_and(|ended| *ended >= number)
+    /// The steps of a stream that have ended.
+    fn of(&self, stream: u64) -> u64 {
+        self.0.get(&stream).copied().unwrap_or(0)
     }
 }
 
@@ -36,92 +49,113 @@ impl Moment {
 pub(crate) struct Streams {
     /// What the host has waited for.
     host: Moment,
-    /// By stream: the moment at which its next work begins, if it alone runs.
+    /// By stream: what has ended when its work so far has.
     streams: HashMap<u64, Moment>,
-    /// Work that some stream does not come after.
+    /// Work that some stream may run beside, or that is the last of its stream.
     past: VecDeque<Past>,
+    /// The sum of their bytes.
+    bytes: u64,
+    /// How many there may be before all are looked through.
+    enough: usize,
 }
 
 #[derive(Debug)]
 struct Past {
     stream: u64,
-    number: u64,
+    step: u64,
     work: Arc<Prior>,
+    bytes: u64,
 }
 
 /// What a piece of work may run beside.
 #[derive(Default)]
 pub(crate) struct Begun {
-    number: u64,
+    step: u64,
     /// What its stream does not wait for.
     pub(crate) beside: Vec<Arc<Prior>>,
-    /// What is directly in front of it in its stream.
+    /// The launch directly in front of it in its stream, which it may begin before the end of.
     pub(crate) front: Option<Arc<Prior>>,
 }
 
 impl Streams {
-    /// The stream's moment, with another step of the stream.
-    fn step(&mut self, stream: u64) -> &mut Moment {
-        let moment = self.streams.entry(stream).or_default();
+    /// Another step of a stream.
+    fn step(&mut self, order: StreamOrder<'_>) -> &mut Moment {
+        let behind = order.behind.iter().filter_map(|other| self.streams.get(other).cloned());
+        let behind: Vec<_> = behind.collect();
+        let moment = self.streams.entry(order.number).or_default();
         moment.join(&self.host);
-        *moment.0.entry(stream).or_default() += 1;
+        let own = moment.of(order.number);
+        // Nothing is directly in front if another stream's work waits for that and comes between.
+        let is_between = own > 0 && behind.iter().any(|other| other.of(order.number) == own);
+        behind.iter().for_each(|other| moment.join(other));
+        moment.0.insert(order.number, own + if is_between { 2 } else { 1 });
         moment
     }
 
     /// Begins work in a stream.
-    pub(crate) fn begin(&mut self, stream: u64) -> Begun {
-        let moment = self.step(stream).clone();
-        let number = moment.0[&stream];
-        let is_beside = |past: &&Past| !moment.has(past.stream, past.number);
+    pub(crate) fn begin(&mut self, order: StreamOrder<'_>) -> Begun {
+        let moment = self.step(order).clone();
+        let step = moment.of(order.number);
+        let is_beside = |past: &&Past| moment.of(past.stream) < past.step;
         let beside = self.past.iter().filter(is_beside).map(|past| Arc::clone(&past.work));
-        let is_front = |past: &&Past| past.stream == stream && past.number + 1 == number;
+        let is_front = |past: &&Past| {
+            // Copies and fills end before anything begins behind them.
+            past.stream == order.number && past.step + 1 == step && past.work.is_launch()
+        };
         let front = self.past.iter().find(is_front).map(|past| Arc::clone(&past.work));
-        Begun { number, beside: beside.collect(), front }
+        Begun { step, beside: beside.collect(), front }
     }
 
     /// Keeps what work has accessed that has [begun](Streams::begin), for later work.
     pub(crate) fn keep(&mut self, stream: u64, begun: &Begun, work: Prior) {
-        let work = Arc::new(work);
-        self.past.push_back(Past { stream, number: begun.number, work });
-        let Self { streams, past, .. } = self;
-        let is_known = |past: &Past| {
-            let mut others = streams.iter().filter(|(stream, _)| **stream != past.stream);
-            others.all(|(_, moment)| moment.has(past.stream, past.number))
-        };
-        // The last work of a stream may be in front of an early launch.
-        let is_last = |past: &Past| {
-            streams.get(&past.stream).is_some_and(|it| !it.has(past.stream, past.number + 1))
-        };
-        past.retain(|past| is_last(past) || !is_known(past));
-        while past.len() > 1 && past.iter().map(|past| past.work.bytes()).sum::<u64>() > KEPT_BYTES
-        {
-            past.pop_front();
+        let bytes = work.bytes();
+        self.past.push_back(Past { stream, step: begun.step, work: Arc::new(work), bytes });
+        self.bytes += bytes;
+        if self.bytes > FEW.0 || self.past.len() > self.enough.max(FEW.1) {
+            self.look_through();
         }
+    }
+
+    /// Drops what no later work can run beside, and the oldest if too much is left.
+    fn look_through(&mut self) {
+        let Self { host, streams, past, .. } = self;
+        past.retain(|past| {
+            let is_last =
+                streams.get(&past.stream).is_some_and(|it| it.of(past.stream) == past.step);
+            let is_known = |(stream, moment): (&u64, &Moment)| {
+                *stream == past.stream
+                    || moment.of(past.stream).max(host.of(past.stream)) >= past.step
+            };
+            is_last || !streams.iter().all(is_known)
+        });
+        self.count();
+        while self.past.len() > 1 && (self.past.len() > KEPT || self.bytes > KEPT_BYTES) {
+            self.bytes -= self.past.pop_front().map_or(0, |past| past.bytes);
+        }
+        self.enough = 2 * self.past.len();
+    }
+
+    /// Counts again what is kept.
+    fn count(&mut self) {
+        self.bytes = self.past.iter().map(|past| past.bytes).sum();
     }
 
     /// What has ended when all work so far in a stream has.
-    pub(crate) fn record(&mut self, stream: u64) -> Moment {
-        self.step(stream).clone()
+    pub(crate) fn record(&mut self, order: StreamOrder<'_>) -> Moment {
+        self.step(order).clone()
     }
 
     /// Later work in a stream comes after a moment.
-    pub(crate) fn wait(&mut self, stream: u64, moment: &Moment) {
-        self.step(stream).join(moment);
-    }
-
-    /// Later work in a stream comes after all work so far in another one, as it does with the legacy
-    /// stream. A launch may still be early.
-    pub(crate) fn follow(&mut self, stream: u64, other: u64) {
-        if let Some(other) = self.streams.get(&other).cloned() {
-            self.streams.entry(stream).or_default().join(&other);
-        }
+    pub(crate) fn wait(&mut self, order: StreamOrder<'_>, moment: &Moment) {
+        self.step(order).join(moment);
     }
 
     /// The host, and so all later work, comes after a moment.
     pub(crate) fn synchronize(&mut self, moment: &Moment) {
         self.host.join(moment);
         let Self { host, past, .. } = self;
-        past.retain(|past| !host.has(past.stream, past.number));
+        past.retain(|past| host.of(past.stream) < past.step);
+        self.count();
     }
 
     /// The host has waited for all streams.
@@ -130,11 +164,25 @@ impl Streams {
             self.host.join(moment);
         }
         self.past.clear();
+        self.bytes = 0;
     }
 
-    /// Forgets a stream, which has no more work.
-    pub(crate) fn forget(&mut self, stream: u64) {
-        self.streams.remove(&stream);
-        self.past.retain(|past| past.stream != stream);
+    /// Ends a stream, whose work goes on, and for which another one waits from then on.
+    pub(crate) fn end(&mut self, stream: u64, heir: u64) {
+        let Some(moment) = self.streams.remove(&stream) else { return };
+        self.streams.entry(heir).or_default().join(&moment);
+        // Numbers of streams without work are in no moment for ever.
+        let is_needed = |stream: &u64, streams: &HashMap<u64, Moment>, past: &VecDeque<Past>| {
+            streams.contains_key(stream) || past.iter().any(|past| past.stream == *stream)
+        };
+        let Self { host, streams, past, .. } = self;
+        let known = host.0.keys().chain(streams.values().flat_map(|moment| moment.0.keys()));
+        let mut gone: Vec<_> =
+            known.filter(|stream| !is_needed(stream, streams, past)).copied().collect();
+        gone.sort_unstable();
+        gone.dedup();
+        for moment in streams.values_mut().chain([host]) {
+            gone.iter().for_each(|stream| _ = moment.0.remove(stream));
+        }
     }
 }

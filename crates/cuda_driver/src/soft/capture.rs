@@ -30,10 +30,10 @@ pub(super) fn submit(stream: CUstream, work: &[Work]) -> Answer {
         allow_legacy(&mut state, context)?;
     }
     let limits = state.context(context)?.limits.in_force();
-    let number = state.number(stream, context);
+    let order = state.order(stream, context);
     drop(state);
     for work in work {
-        match work.run(number, &limits) {
+        match work.run(order.get(), &limits) {
             Ok(()) => {}
             Err(Failure::Refused(code)) => return Err(code),
             Err(Failure::Fault(fault)) => {
@@ -112,7 +112,7 @@ pub(super) fn context_outside_as(
 /// Checks a call in the legacy stream of `context`, like every synchronous copy or fill.
 ///
 /// It waits for every blocking stream, and a capturing stream has nothing to wait for. See
-/// [`State::number`].
+/// [`State::order`].
 pub(super) fn allow_legacy(state: &mut State, context: CUcontext) -> Answer {
     forbid(
         state,

@@ -50,6 +50,11 @@ fn clear(
     context: CUcontext,
     removed: Option<Context>,
 ) {
+    // All its work ends, and then its streams do.
+    let order = state.order_of_all(context);
+    order.synchronize();
+    order.behind.iter().for_each(|stream| the_device().end_stream(*stream, order.number));
+    the_device().end_stream(order.number, 0);
     let (allocations, modules) = state.clear(context);
     drop(state);
     drop(modules);
@@ -181,9 +186,7 @@ pub(crate) fn stream_priority_range(least: Out<c_int>, greatest: Out<c_int>) -> 
 pub(crate) fn synchronize() -> Answer {
     let (context, mut state) = state::current()?;
     allow_context(&mut state, context)?;
-    for stream in state.numbers(context) {
-        the_device().synchronize_with(&the_device().record(stream));
-    }
+    state.order_of_all(context).synchronize();
     Ok(())
 }
 

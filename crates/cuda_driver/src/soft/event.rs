@@ -49,7 +49,7 @@ pub(crate) fn record(event: CUevent, stream: CUstream) -> Answer {
     if find(&mut state, event)?.context != context {
         return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
     }
-    let moment = device().record(state.number(stream, context));
+    let moment = device().record(state.order(stream, context).get());
     let event = find(&mut state, event)?;
     (event.recorded, event.moment) = (Some(Instant::now()), moment);
     Ok(())

@@ -3,9 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use soft_cuda::Moment;
+
 use super::capture::submit;
-use super::instance::unsupported;
-use super::state::{self, Capture, Graph, GraphExec};
+use super::instance::{device, unsupported};
+use super::state::{self, Capture, Graph, GraphExec, Run};
 use crate::arg::Out;
 use crate::codes::Answer;
 use crate::last_error::explain;
@@ -90,7 +92,8 @@ pub(crate) fn instantiate(out: Out<CUgraphExec>, graph: CUgraph, flags: u64) -> 
     let mut state = state::lock();
     let unknown = CUresult::CUDA_ERROR_INVALID_VALUE;
     let &Graph { context, ref work } = state.graphs.get(&graph.bits()).ok_or(unknown)?;
-    let exec = GraphExec { context, work: Arc::new(Mutex::new(work.clone())) };
+    let run = Run { work: work.clone(), ended: Moment::default() };
+    let exec = GraphExec { context, run: Arc::new(Mutex::new(run)) };
     state.healthy(context)?;
     let handle = CUgraphExec(state.new_handle());
     state.graph_execs.insert(handle.bits(), exec);
@@ -100,7 +103,7 @@ pub(crate) fn instantiate(out: Out<CUgraphExec>, graph: CUgraph, flags: u64) -> 
 /// Runs the operations in the order of their capture, behind any launch of the same
 /// graph that is still running.
 pub(crate) fn launch(exec: CUgraphExec, stream: CUstream) -> Answer {
-    let work = {
+    let (run, order) = {
         let state = state::lock();
         let context = state.context_of(stream)?;
         let unknown = CUresult::CUDA_ERROR_INVALID_VALUE;
@@ -109,10 +112,13 @@ pub(crate) fn launch(exec: CUgraphExec, stream: CUstream) -> Answer {
             explain("the graph was captured in another context than the stream's".into());
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }
-        exec.work.clone()
+        (exec.run.clone(), state.order(stream, context))
     };
-    let work = work.lock().unwrap_or_else(PoisonError::into_inner);
-    submit(stream, &work)
+    let mut run = run.lock().unwrap_or_else(PoisonError::into_inner);
+    device().wait(order.get(), &run.ended);
+    submit(stream, &run.work)?;
+    run.ended = device().record(order.get());
+    Ok(())
 }
 
 pub(crate) fn destroy(graph: CUgraph) -> Answer {

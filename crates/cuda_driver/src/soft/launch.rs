@@ -9,7 +9,7 @@ use soft_cuda::{Kernel, LaunchConfig};
 use super::attributes::{attributes, cluster_dimension};
 use super::capture::{context_outside, submit};
 use super::function;
-use super::instance::{device, unsupported};
+use super::instance::unsupported;
 use super::state;
 use super::work::Work;
 use crate::arg::Out;
@@ -227,12 +227,14 @@ pub(crate) unsafe fn host_function(
     function: CUhostFn,
     user_data: Out<c_void>,
 ) -> Answer {
-    {
+    let order = {
         let mut state = state::lock();
         let context = context_outside(&mut state, stream)?;
-        device().record(state.number(stream, context));
-    }
+        state.order(stream, context)
+    };
     let Some(function) = function else { return Err(CUresult::CUDA_ERROR_INVALID_VALUE) };
+    // What it tells the host, comes after the stream's work.
+    order.synchronize();
     // SAFETY: the caller passes the function together with its data.
     unsafe { function(user_data.as_ptr()) };
     Ok(())

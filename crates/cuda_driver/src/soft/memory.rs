@@ -9,7 +9,7 @@ use soft_cuda::{InStream, MemoryError};
 
 use super::capture::{allow_legacy, allow_unsafe, context_outside, submit};
 use super::instance::{device, unsupported};
-use super::state::{self, State};
+use super::state::{self, Order, State};
 use super::work::{Work, memory_failed};
 use crate::arg::{Out, is_soft};
 use crate::codes::Answer;
@@ -40,28 +40,37 @@ fn check(state: &State, address: CUdeviceptr) -> Result<CUcontext, CUresult> {
     Ok(context)
 }
 
-/// A synchronous copy or fill of `address` is a call in the legacy stream, and the host waits for
-/// it.
+/// A synchronous copy or fill of `address`: a call in the legacy stream of the current context. That
+/// of the address's own context takes part.
 fn in_legacy(
     address: CUdeviceptr,
     work: impl FnOnce(InStream<'_>) -> Result<(), MemoryError>,
-) -> Answer {
+) -> Result<Order, CUresult> {
     let mut state = state::lock();
-    let context = check(&state, address)?;
-    allow_legacy(&mut state, context)?;
-    let number = state.number(CUstream::NULL, context);
+    let owner = check(&state, address)?;
+    allow_legacy(&mut state, owner)?;
+    let mut order = state.order(CUstream::NULL, stack::current_soft()?);
+    if order.number != owner.bits() {
+        let of_owner = state.order(CUstream::NULL, owner);
+        order.behind.extend(of_owner.behind.into_iter().chain([of_owner.number]));
+    }
     drop(state);
-    work(device().in_stream(number)).map_err(memory_failed)?;
-    device().synchronize_with(&device().record(number));
-    Ok(())
+    work(device().in_stream(order.get())).map_err(memory_failed)?;
+    Ok(order)
 }
 
-/// The number of `stream`, for a copy between the host and `address`, which no capture holds.
-fn check_stream(stream: CUstream, address: CUdeviceptr) -> Result<u64, CUresult> {
+/// The order of `stream`, for a copy between the host and `address`, which no capture holds.
+fn check_stream(stream: CUstream, address: CUdeviceptr) -> Result<Order, CUresult> {
     let mut state = state::lock();
     let context = context_outside(&mut state, stream)?;
     check(&state, address)?;
-    Ok(state.number(stream, context))
+    Ok(state.order(stream, context))
+}
+
+/// The allocation of an address begins or ends its life in a stream.
+fn claim(address: u64, stream: CUstream, context: CUcontext) -> Answer {
+    let order = state::lock().order(stream, context);
+    device().in_stream(order.get()).claim(address).map_err(memory_failed)
 }
 
 /// Work on `addresses` in `stream`.
@@ -79,26 +88,25 @@ pub(crate) fn alloc(out: Out<CUdeviceptr>, bytes: usize) -> Answer {
     let (context, mut state) = state::current()?;
     allow_unsafe(&mut state)?;
     drop(state);
-    alloc_in(context, ("cuMemAlloc_v2", bytes), out)
+    alloc_in(context, ("cuMemAlloc_v2", bytes), out).map(|_| ())
 }
 
 pub(crate) fn alloc_async(out: Out<CUdeviceptr>, bytes: usize, stream: CUstream) -> Answer {
-    let mut state = state::lock();
-    let context = context_outside(&mut state, stream)?;
-    device().record(state.number(stream, context));
-    drop(state);
-    alloc_in(context, ("cuMemAllocAsync", bytes), out)
+    let context = context_outside(&mut state::lock(), stream)?;
+    let address = alloc_in(context, ("cuMemAllocAsync", bytes), out)?;
+    claim(address, stream, context)
 }
 
 fn alloc_in(
     context: CUcontext,
     (name, bytes): (&'static str, usize),
     out: Out<CUdeviceptr>,
-) -> Answer {
+) -> Result<u64, CUresult> {
     out.check()?;
     let address = device().alloc_for(name, bytes as u64).map_err(memory_failed)?;
     state::lock().allocations.insert(address, context);
-    out.set(CUdeviceptr(address))
+    out.set(CUdeviceptr(address))?;
+    Ok(address)
 }
 
 pub(crate) fn free(address: CUdeviceptr) -> Answer {
@@ -111,11 +119,12 @@ pub(crate) fn free(address: CUdeviceptr) -> Answer {
 }
 
 pub(crate) fn free_async(address: CUdeviceptr, stream: CUstream) -> Answer {
-    let mut state = state::lock();
-    let context = context_outside(&mut state, stream)?;
-    device().record(state.number(stream, context));
-    drop(state);
-    if address.0 == 0 { Ok(()) } else { free_now("cuMemFreeAsync", address) }
+    let context = context_outside(&mut state::lock(), stream)?;
+    if address.0 == 0 {
+        return Ok(());
+    }
+    claim(address.0, stream, context)?;
+    free_now("cuMemFreeAsync", address)
 }
 
 fn free_now(name: &'static str, address: CUdeviceptr) -> Answer {
@@ -166,9 +175,8 @@ pub(crate) fn free_host(memory: *mut c_void) -> bool {
 }
 
 pub(crate) fn copy(dst: CUdeviceptr, src: CUdeviceptr, bytes: usize) -> Answer {
-    // Both contexts' legacy streams take part.
-    in_legacy(src, |_| Ok(()))?;
-    in_legacy(dst, |memory| memory.copy(dst.0, src.0, bytes as u64))
+    check(&state::lock(), src)?;
+    in_legacy(dst, |memory| memory.copy(dst.0, src.0, bytes as u64)).map(|_| ())
 }
 
 pub(crate) fn copy_async(
@@ -202,13 +210,14 @@ pub(crate) unsafe fn read_async(
     bytes: usize,
     stream: CUstream,
 ) -> Answer {
-    let number = check_stream(stream, src)?;
+    let order = check_stream(stream, src)?;
     // SAFETY: the caller's contract.
     let to = unsafe { host_bytes_mut(dst.as_ptr(), bytes) }?;
-    unless_empty(bytes, || device().in_stream(number).read(src.0, to)).map_err(memory_failed)?;
+    let memory = device().in_stream(order.get());
+    unless_empty(bytes, || memory.read(src.0, to)).map_err(memory_failed)?;
     if !state::lock().is_page_locked(dst.as_ptr().addr()) {
         // The driver waits for the copy.
-        device().synchronize_with(&device().record(number));
+        order.synchronize();
     }
     Ok(())
 }
@@ -234,10 +243,11 @@ pub(crate) unsafe fn write_async(
     bytes: usize,
     stream: CUstream,
 ) -> Answer {
-    let number = check_stream(stream, dst)?;
+    let order = check_stream(stream, dst)?;
     // SAFETY: the caller's contract.
     let from = unsafe { host_bytes(src, bytes) }?;
-    unless_empty(bytes, || device().in_stream(number).write(dst.0, from)).map_err(memory_failed)
+    let memory = device().in_stream(order.get());
+    unless_empty(bytes, || memory.write(dst.0, from)).map_err(memory_failed)
 }
 
 /// # Safety
@@ -246,7 +256,9 @@ pub(crate) unsafe fn write_async(
 unsafe fn read_bytes(dst: *mut c_void, src: CUdeviceptr, bytes: usize) -> Answer {
     // SAFETY: the caller's contract.
     let dst = unsafe { host_bytes_mut(dst, bytes) }?;
-    in_legacy(src, |memory| unless_empty(bytes, || memory.read(src.0, dst)))
+    let order = in_legacy(src, |memory| unless_empty(bytes, || memory.read(src.0, dst)))?;
+    order.synchronize();
+    Ok(())
 }
 
 /// # Safety
@@ -255,7 +267,9 @@ unsafe fn read_bytes(dst: *mut c_void, src: CUdeviceptr, bytes: usize) -> Answer
 unsafe fn write_bytes(dst: CUdeviceptr, src: *const c_void, bytes: usize) -> Answer {
     // SAFETY: the caller's contract.
     let src = unsafe { host_bytes(src, bytes) }?;
-    in_legacy(dst, |memory| unless_empty(bytes, || memory.write(dst.0, src)))
+    let order = in_legacy(dst, |memory| unless_empty(bytes, || memory.write(dst.0, src)))?;
+    order.synchronize();
+    Ok(())
 }
 
 /// A copy of no bytes succeeds, wherever it goes.
@@ -304,6 +318,7 @@ macro_rules! fills {
     ($($fill:ident, $fill_async:ident, $work:ident: $type:ty;)*) => {$(
         pub(crate) fn $fill(dst: CUdeviceptr, value: $type, count: usize) -> Answer {
             in_legacy(dst, |memory| memory.fill(dst.0, value.to_ne_bytes(), count as u64))
+                .map(|_| ())
         }
 
         pub(crate) fn $fill_async(

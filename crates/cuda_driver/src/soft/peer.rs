@@ -9,6 +9,7 @@ use super::device::SoftDevice;
 use super::{memory, state};
 use crate::arg::Out;
 use crate::codes::Answer;
+use crate::stack;
 use crate::types::{CUcontext, CUdevice, CUdeviceptr, CUresult, CUstream};
 
 /// Any two different devices are peers.
@@ -57,6 +58,8 @@ fn check(contexts: [CUcontext; 2]) -> Answer {
 }
 
 /// A copy between two contexts, which needs no access of one to the other.
+///
+/// All earlier and later work of both and of the current context waits for it.
 pub(crate) fn copy(
     dst: CUdeviceptr,
     dst_context: CUcontext,
@@ -65,7 +68,12 @@ pub(crate) fn copy(
     bytes: usize,
 ) -> Answer {
     check([dst_context, src_context])?;
-    memory::copy(dst, src, bytes)
+    for context in [dst_context, src_context, stack::current_soft()?] {
+        state::lock().order_of_all(context).synchronize();
+    }
+    memory::copy(dst, src, bytes)?;
+    state::lock().order_of_all(stack::current_soft()?).synchronize();
+    Ok(())
 }
 
 /// [`copy`] in a stream.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Instant;
 
-use soft_cuda::{Kernel, Module, Moment};
+use soft_cuda::{Kernel, Module, Moment, StreamOrder};
 
 use super::device::SoftDevice;
 use super::instance::device;
@@ -80,6 +80,23 @@ pub(super) struct Capture {
     pub work: Option<Vec<Work>>,
 }
 
+/// See [`StreamOrder`].
+pub(super) struct Order {
+    pub number: u64,
+    pub behind: Vec<u64>,
+}
+
+impl Order {
+    pub fn get(&self) -> StreamOrder<'_> {
+        StreamOrder { number: self.number, behind: &self.behind }
+    }
+
+    /// The host waits for all work of the stream so far.
+    pub fn synchronize(&self) {
+        device().synchronize_with(&device().record(self.get()));
+    }
+}
+
 pub(super) struct Graph {
     pub context: CUcontext,
     pub work: Arc<[Work]>,
@@ -88,7 +105,13 @@ pub(super) struct Graph {
 pub(super) struct GraphExec {
     pub context: CUcontext,
     /// Locked while it runs.
-    pub work: Arc<Mutex<Arc<[Work]>>>,
+    pub run: Arc<Mutex<Run>>,
+}
+
+/// The operations of a graph, and the end of its last launch.
+pub(super) struct Run {
+    pub work: Arc<[Work]>,
+    pub ended: Moment,
 }
 
 pub(super) struct Event {
@@ -205,35 +228,31 @@ impl State {
         Ok(context)
     }
 
-    /// The number of a stream of `context`, for the order of its next work.
+    /// The order of a stream's next work. The stream is one of `context`.
     ///
-    /// The legacy stream has its context's. It and blocking streams wait for each other.
-    pub fn number(&self, stream: CUstream, context: CUcontext) -> u64 {
+    /// The legacy stream has its context's number. It and blocking streams wait for each other.
+    pub fn order(&self, stream: CUstream, context: CUcontext) -> Order {
         let legacy = context.bits();
         match self.streams.get(&stream.bits()) {
-            Some(Stream { flags, .. }) if flags & NON_BLOCKING != 0 => stream.bits(),
-            Some(_) => {
-                device().follow(stream.bits(), legacy);
-                stream.bits()
+            Some(Stream { flags, .. }) if flags & NON_BLOCKING != 0 => {
+                Order { number: stream.bits(), behind: Vec::new() }
             }
+            Some(_) => Order { number: stream.bits(), behind: vec![legacy] },
             None => {
-                self.blocking(context).for_each(|other| device().follow(legacy, other));
-                legacy
+                let is_blocking = |of: &&Stream| of.flags & NON_BLOCKING == 0;
+                Order { number: legacy, behind: self.numbers(context, is_blocking) }
             }
         }
     }
 
-    /// The streams of a context for which its legacy stream waits.
-    fn blocking(&self, context: CUcontext) -> impl Iterator<Item = u64> {
-        let is_blocking =
-            move |stream: &Stream| stream.context == context && stream.flags & NON_BLOCKING == 0;
-        self.streams.iter().filter(move |(_, stream)| is_blocking(stream)).map(|(bits, _)| *bits)
+    /// The order of all work of a context.
+    pub fn order_of_all(&self, context: CUcontext) -> Order {
+        Order { number: context.bits(), behind: self.numbers(context, |_| true) }
     }
 
-    /// All streams of a context, as in [`State::number`].
-    pub fn numbers(&self, context: CUcontext) -> impl Iterator<Item = u64> {
-        let own = self.streams.iter().filter(move |(_, stream)| stream.context == context);
-        own.map(|(bits, _)| *bits).chain([context.bits()])
+    fn numbers(&self, context: CUcontext, is_in: impl Fn(&&Stream) -> bool) -> Vec<u64> {
+        let own = self.streams.iter().filter(|(_, stream)| stream.context == context);
+        own.filter(|(_, stream)| is_in(stream)).map(|(bits, _)| *bits).collect()
     }
 
     /// Whether the host memory at this address came from `cuMemAllocHost`.

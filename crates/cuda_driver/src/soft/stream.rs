@@ -18,6 +18,8 @@ pub(crate) fn create(out: Out<CUstream>, flags: c_uint, _priority: c_int) -> Ans
     let stream = CUstream(state.new_handle());
     out.set(stream)?;
     state.streams.insert(stream.bits(), Stream { context, flags, capture: None });
+    // Known from now on, so that what other streams do is kept for its first work.
+    device().record(state.order(stream, context).get());
     Ok(())
 }
 
@@ -26,9 +28,11 @@ pub(crate) fn destroy(stream: CUstream) -> Answer {
     if stream.is_default() {
         return Err(CUresult::CUDA_ERROR_INVALID_HANDLE);
     }
-    state.context_of(stream)?;
+    let context = state.context_of(stream)?;
     state.streams.remove(&stream.bits());
-    device().forget_stream(stream.bits());
+    // Its work goes on. The legacy stream would wait for that of a blocking stream; here it does for
+    // any.
+    device().end_stream(stream.bits(), context.bits());
     Ok(())
 }
 
@@ -46,7 +50,7 @@ pub(crate) fn priority(stream: CUstream, out: Out<c_int>) -> Answer {
 pub(crate) fn synchronize(stream: CUstream) -> Answer {
     let mut state = state::lock();
     let context = context_outside(&mut state, stream)?;
-    device().synchronize_with(&device().record(state.number(stream, context)));
+    state.order(stream, context).synchronize();
     Ok(())
 }
 
@@ -56,6 +60,6 @@ pub(crate) fn wait_event(stream: CUstream, event: CUevent, _flags: c_uint) -> An
     let code = CUresult::CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
     let context = context_outside_as(&mut state, stream, code)?;
     let event = state.events.get(&event.bits()).ok_or(CUresult::CUDA_ERROR_INVALID_HANDLE)?;
-    device().wait(state.number(stream, context), &event.moment);
+    device().wait(state.order(stream, context).get(), &event.moment);
     Ok(())
 }

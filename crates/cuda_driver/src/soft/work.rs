@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use soft_cuda::{
     FaultKind, InvalidLaunch, Kernel, LaunchConfig, LaunchError, LaunchOptions, MemoryError,
+    StreamOrder,
 };
 
 use super::instance::device;
@@ -62,10 +63,9 @@ pub(super) struct StickyFault {
 }
 
 impl Work {
-    /// Runs it in a stream, given by its [number](super::state::State::number), to its end, within
-    /// the limits of the stream's context. No lock may be held: it takes its time, and other
-    /// threads ask for the progress of a launch.
-    pub fn run(&self, stream: u64, limits: &InForce) -> Result<(), Failure> {
+    /// Runs it in a stream, to its end, within the limits of the stream's context. No lock may be
+    /// held: it takes its time, and other threads ask for the progress of a launch.
+    pub fn run(&self, stream: StreamOrder<'_>, limits: &InForce) -> Result<(), Failure> {
         let memory = device().in_stream(stream);
         let done = match *self {
             Self::Launch { ref kernel, config, cluster, early, ref params } => {

@@ -76,13 +76,15 @@ impl Launch<'_> {
     /// What one that has ended has accessed, if races are looked for.
     pub(crate) fn into_prior(self, kernel: &str) -> Option<Prior> {
         let checks = self.checks.filter(|checks| checks.checks.races)?;
-        let all = self.snapshot.all().iter();
+        let all = self.snapshot.all().iter().enumerate();
+        let accessed = all.filter(|(index, _)| checks.global.is_accessed(*index));
+        let accessed = accessed.map(|(index, of)| (of.base, of.size, index)).collect();
         Some(Prior::Launch(Box::new(PriorLaunch {
             kernel: kernel.to_owned(),
             text: self.code.text.clone(),
             grid: self.grid,
             block: self.block,
-            allocations: all.map(|allocation| (allocation.base, allocation.size)).collect(),
+            allocations: accessed,
             global: checks.global,
         })))
     }

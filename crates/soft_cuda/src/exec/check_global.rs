@@ -54,10 +54,13 @@ impl Checker<'_> {
     #[inline(always)]
     fn whole_groups(&mut self, warp: usize, site: Site, addresses: &[u64; LANES]) -> bool {
         let store = site.kind == AccessKind::Store;
-        if self.quiet || !store && site.kind != AccessKind::Load || !self.is_after_prior(warp) {
+        if self.quiet || !store && site.kind != AccessKind::Load {
             return false;
         }
         let Some(index) = self.find(site.line, addresses[0]) else { return false };
+        if !self.is_after_prior(warp, index) {
+            return false;
+        }
         let allocation = &self.snapshot.all()[index];
         let (place, base) = ((index, allocation.size), allocation.base);
         let end = allocation.size.saturating_sub(site.bytes.into());
@@ -98,11 +101,12 @@ impl Checker<'_> {
         noted
     }
 
-    /// Whether all that a warp does comes after the launch in front and after all other streams.
+    /// Whether all that a warp does with an allocation comes after the launch in front and after
+    /// all other streams.
     #[inline(always)]
-    fn is_after_prior(&self, warp: usize) -> bool {
+    fn is_after_prior(&self, warp: usize, index: usize) -> bool {
         let comes_after = || self.known.common(warp, self.known.agents.prior()) != 0;
-        self.launch.beside.is_empty() && (self.launch.front.is_none() || comes_after())
+        !self.launch.is_beside[index] && (self.launch.front.is_none() || comes_after())
     }
 
     /// The access by the launch in front, or by another stream, with which that of a lane races.
@@ -135,11 +139,11 @@ impl Checker<'_> {
         (number, site): (u32, Site),
         (addresses, more): (&[u64; LANES], u64),
     ) -> bool {
-        if !self.is_after_prior(warp) {
-            return false;
-        }
         let first = addresses[mask.trailing_zeros() as usize].wrapping_add(more);
         let Some(index) = self.find(site.line, first) else { return false };
+        if !self.is_after_prior(warp, index) {
+            return false;
+        }
         let allocation = &self.snapshot.all()[index];
         let Some(last) = allocation.size.checked_sub(site.bytes.into()) else { return false };
         let base = allocation.base.wrapping_sub(more);
@@ -251,7 +255,7 @@ impl Checker<'_> {
         if offset + u64::from(site.bytes) > allocation.size {
             return Ok(());
         }
-        if !self.is_after_prior(warp)
+        if !self.is_after_prior(warp, index)
             && let Some(earlier) = self.prior_conflict((warp, lane), site, address)
         {
             let (space, place) = (AddressSpace::Global, global_place(allocation, offset));

@@ -33,6 +33,8 @@ pub(crate) struct LaunchChecks {
     pub front: Option<Arc<Prior>>,
     /// Work in other streams that this launch does not come after.
     pub beside: Vec<Arc<Prior>>,
+    /// By allocation: whether these accessed it.
+    pub is_beside: Vec<bool>,
     /// By address in device memory.
     released: Mutex<HashMap<u64, Arc<Released>>>,
 }
@@ -46,7 +48,11 @@ impl LaunchChecks {
         beside: Vec<Arc<Prior>>,
     ) -> LaunchChecks {
         let global = GlobalShadow::new(snapshot.all().len(), facts.granule.global());
-        LaunchChecks { checks, global, front, beside, released: Mutex::default() }
+        let is_beside = snapshot.all().iter().map(|allocation| {
+            beside.iter().any(|prior| prior.touches((allocation.base, allocation.size)))
+        });
+        let is_beside = is_beside.collect();
+        LaunchChecks { checks, global, front, beside, is_beside, released: Mutex::default() }
     }
 }
 

@@ -190,15 +190,23 @@ impl GlobalShadow {
         })
     }
 
-    /// Bytes of the allocations whose accesses are noted word by word, and about as many for the
-    /// logs of others.
-    pub(crate) fn bytes(&self, allocations: &[(u64, u64)]) -> u64 {
-        let each = self.allocations.iter().zip(allocations);
-        let bytes = each.map(|(accesses, (_, size))| {
-            let log = accesses.log.lock().unwrap_or_else(PoisonError::into_inner);
-            accesses.words.get().map_or(16 * log.len() as u64, |_| *size)
+    /// Whether anything accessed an allocation.
+    pub(crate) fn is_accessed(&self, index: usize) -> bool {
+        let Accesses { words, log, .. } = &self.allocations[index];
+        let has_log = || !log.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        words.get().is_some() || has_log()
+    }
+
+    /// About a sixth of the memory for these allocations, which are given with their numbers, and for
+    /// the rest.
+    pub(crate) fn bytes(&self, accessed: &[(u64, u64, usize)]) -> u64 {
+        let bytes = accessed.iter().map(|(_, size, index)| {
+            let Accesses { words, log, .. } = &self.allocations[*index];
+            let log = log.lock().unwrap_or_else(PoisonError::into_inner);
+            words.get().map_or(16 * log.len() as u64, |_| *size + (SPREAD << self.shift))
         });
-        bytes.sum()
+        let rest = self.allocations.len() * size_of::<Accesses>() / 6;
+        bytes.sum::<u64>() + rest as u64 + (1 << 10)
     }
 
     /// Notes the loads of a record in their words, and calls `then` with the lanes and offsets of

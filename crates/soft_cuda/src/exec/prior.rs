@@ -30,8 +30,8 @@ pub(crate) struct PriorLaunch {
     pub text: Arc<[String]>,
     pub grid: [u32; 3],
     pub block: [u32; 3],
-    /// Base and bytes of each allocation, by address.
-    pub allocations: Vec<(u64, u64)>,
+    /// Base, bytes and number of each allocation that it accessed, by address.
+    pub allocations: Vec<(u64, u64, usize)>,
     pub global: GlobalShadow,
 }
 
@@ -67,38 +67,75 @@ impl Prior {
         }
     }
 
-    /// An access with which a copy or fill of a range races if nothing orders the two.
+    /// An access with which a copy or fill of a range races if nothing orders the two, and its
+    /// address.
     pub(crate) fn conflict_with(
         &self,
-        (mut address, mut bytes): (u64, u64),
+        (first, bytes_of): (u64, u64),
         access: Access,
-    ) -> Option<Earlier> {
+    ) -> Option<(u64, Earlier)> {
+        /// Bytes that are searched at once, and those in which what was found is looked for.
+        const STEPS: [u64; 2] = [1 << 12, 4];
         let kind = if access == Access::Store { AccessKind::Store } else { AccessKind::Load };
-        while bytes > 0 {
-            let some = bytes.min(1 << 30) as u32;
-            let site = Site { line: 0, kind, bytes: some };
-            if let Some(earlier) = self.conflict(address, site) {
-                return Some(earlier);
+        let common =
+            |from: u64, bytes: u64| [from.max(first), (from + bytes).min(first + bytes_of)];
+        let ranges: Vec<[u64; 2]> = match self {
+            Self::Launch(launch) => {
+                launch.allocations.iter().map(|(base, size, _)| common(*base, *size)).collect()
             }
-            (address, bytes) = (address + u64::from(some), bytes - u64::from(some));
-        }
-        None
+            Self::Copy { reads, writes } => {
+                let all = [reads, writes].into_iter().flatten();
+                all.map(|(from, bytes)| common(*from, *bytes)).collect()
+            }
+        };
+        // The first part of a range with a conflict.
+        let search = |[mut at, end]: [u64; 2], step: u64| {
+            while at < end {
+                let next = (at / step + 1).saturating_mul(step).min(end);
+                let site = Site { line: 0, kind, bytes: (next - at) as u32 };
+                if let Some(earlier) = self.conflict(at, site) {
+                    return Some(([at, next], earlier));
+                }
+                at = next;
+            }
+            None
+        };
+        ranges.into_iter().find_map(|range| {
+            let (part, _) = search(range, STEPS[0])?;
+            search(part, STEPS[1]).map(|([at, _], earlier)| (at, earlier))
+        })
     }
 
-    /// Bytes of the allocations whose accesses are kept one by one.
+    /// Whether it accessed an allocation.
+    pub(crate) fn touches(&self, (base, size): (u64, u64)) -> bool {
+        match self {
+            Self::Launch(launch) => {
+                launch.allocations.binary_search_by_key(&base, |(base, ..)| *base).is_ok()
+            }
+            Self::Copy { reads, writes } => {
+                let is_inside = |range: &(u64, u64)| range.0.wrapping_sub(base) < size;
+                [reads, writes].into_iter().flatten().any(is_inside)
+            }
+        }
+    }
+
+    pub(crate) fn is_launch(&self) -> bool {
+        matches!(self, Self::Launch(_))
+    }
+
+    /// Bytes of the allocations whose accesses are kept, and about as many for the rest.
     pub(crate) fn bytes(&self) -> u64 {
         match self {
             Self::Launch(launch) => launch.global.bytes(&launch.allocations),
-            Self::Copy { .. } => 0,
+            Self::Copy { .. } => size_of::<Self>() as u64,
         }
     }
 }
 
 impl PriorLaunch {
     fn conflict(&self, address: u64, site: Site) -> Option<Earlier> {
-        let after = self.allocations.partition_point(|&(base, _)| base <= address);
-        let index = after.checked_sub(1)?;
-        let (base, size) = self.allocations[index];
+        let after = self.allocations.partition_point(|&(base, ..)| base <= address);
+        let (base, size, index) = self.allocations[after.checked_sub(1)?];
         let offset = address - base;
         if offset >= size {
             return None;
