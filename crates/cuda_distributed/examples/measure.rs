@@ -10,12 +10,12 @@
 //! `--soft` runs tiny shapes on software devices, whose times say nothing.
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cuda_distributed::{
     DistributedMatrix, Distribution, Error, Schedule, Settings, Transport, World, gemm,
 };
-use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, OutputOf, Scalar, bf16};
+use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, OutputOf, Scalar, Timer, bf16};
 
 /// M, K and N of the first layer, with its name. The second has half of N, gated, as its K.
 type Layer = (&'static str, [usize; 3]);
@@ -97,54 +97,69 @@ fn check<U: Scalar>(c: &DistributedMatrix<U>, k: usize, seeds: [usize; 2]) -> Re
     Ok(worst)
 }
 
-/// The median time of `work` in ms, over five batches. Each is a product of M x N x K per device.
-fn time(
+/// Work to measure, with its name.
+type Work<'w> = (&'w str, &'w mut dyn FnMut() -> Result<(), Error>);
+
+/// The median times of each work in ms, in five rounds of one batch each: what a device's power
+/// allows changes within seconds. Work of this many operations per device runs 30 times in a batch,
+/// or for about 0.1 s.
+fn times<'w>(
     world: &World,
-    shape: [usize; 3],
-    mut work: impl FnMut() -> Result<(), Error>,
-) -> Result<f64, Error> {
-    let mut batch = |count: usize| -> Result<f64, Error> {
+    flops: f64,
+    works: &mut [Work<'w>],
+) -> Result<Vec<(&'w str, f64)>, Error> {
+    let timer = Timer::new(world.device())?;
+    let batch = |count: usize, work: &mut dyn FnMut() -> Result<(), Error>| {
         world.synchronize()?;
         world.barrier()?;
-        let start = Instant::now();
-        for _ in 0..count {
-            work()?;
-        }
-        world.synchronize()?;
-        Ok(1e3 * start.elapsed().as_secs_f64() / count as f64)
+        let ms = timer.milliseconds(|| (0..count).try_for_each(|_| work()))?;
+        Ok::<_, Error>(ms / count as f64)
     };
-    batch(1)?;
     // All ranks run equally many.
-    let flops: f64 = 2.0 * shape.iter().map(|len| *len as f64).product::<f64>();
-    let count = if world.device().is_soft() { 1 } else { (2e13 / flops).clamp(2.0, 30.0) as usize };
-    batch(count)?;
-    let mut times = [0.0; 5];
-    for time in &mut times {
-        *time = batch(count)?;
+    let is_soft = world.device().is_soft();
+    let count = if is_soft { 1 } else { (7e13 / flops).clamp(2.0, 30.0) as usize };
+    let mut rounds = vec![Vec::new(); works.len()];
+    for round in 0..6 {
+        for ((_, work), times) in works.iter_mut().zip(&mut rounds) {
+            let time = batch(count, *work)?;
+            // The first round warms up.
+            if round > 0 {
+                times.push(time);
+            }
+        }
     }
-    times.sort_by(f64::total_cmp);
-    Ok(times[2])
+    let median = |mut times: Vec<f64>| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    };
+    Ok(works.iter().map(|(name, _)| *name).zip(rounds.into_iter().map(median)).collect())
 }
 
 /// One line of the report.
 type Line = (String, f64);
 
-/// Rows and columns of a product on one device, with what it multiplies.
-fn alone<T: cuda_distributed::Multiply + Number + OutputOf<T>>(
-    world: &World,
-    [m, k, n]: [usize; 3],
-) -> Result<f64, Error> {
-    let device = world.device();
-    let fill = |rows: usize, cols: usize| {
-        let mut elements = Vec::with_capacity(rows * cols);
-        for row in 0..rows {
-            elements.extend((0..cols).map(|col| T::of(element(row, col, 9))));
-        }
-        DeviceMatrix::from_slice(device, [rows, cols], &elements)
-    };
-    let (a, b) = (fill(m, k)?, fill(k, n)?);
-    let mut c = DeviceMatrix::<T>::zeros(device, [m, n])?;
-    time(world, [m, n, k], || Ok(cuda_gemm::gemm(&a, &b).run(&mut c)?))
+/// M x K x N on one device.
+struct Alone<T> {
+    a: DeviceMatrix<T>,
+    b: DeviceMatrix<T>,
+    c: DeviceMatrix<T>,
+}
+
+impl<T: cuda_distributed::Multiply + Number + OutputOf<T>> Alone<T> {
+    fn new(device: &Device, [m, k, n]: [usize; 3]) -> Result<Self, Error> {
+        let fill = |rows: usize, cols: usize| {
+            let mut elements = Vec::with_capacity(rows * cols);
+            for row in 0..rows {
+                elements.extend((0..cols).map(|col| T::of(element(row, col, 9))));
+            }
+            DeviceMatrix::from_slice(device, [rows, cols], &elements)
+        };
+        Ok(Self { a: fill(m, k)?, b: fill(k, n)?, c: DeviceMatrix::zeros(device, [m, n])? })
+    }
+
+    fn run(&mut self) -> Result<(), Error> {
+        Ok(cuda_gemm::gemm(&self.a, &self.b).run(&mut self.c)?)
+    }
 }
 
 fn layers(world: &World, layers: &[Layer]) -> Result<Vec<Line>, Error> {
@@ -153,40 +168,47 @@ fn layers(world: &World, layers: &[Layer]) -> Result<Vec<Line>, Error> {
     for (name, [m, k, n]) in layers {
         let (m, k, n) = (*m, *k, *n);
         let [rows, columns] = [Distribution::Rows, Distribution::Columns];
-        let mut line = |what: &str, ms: f64| lines.push((format!("{name}, M {m}: {what}"), ms));
-
-        let link = world.link();
-        let mut travel = |what: &str, bytes: usize| {
-            if let Some(link) = link {
-                line(what, 1e-3 * link.microseconds((size - 1) * bytes));
+        let mut line =
+            |what: &str, value: f64| lines.push((format!("{name}, M {m}: {what}"), value));
+        if let Some(link) = world.link() {
+            for (what, bytes) in
+                [("all-gather", 2 * m / size * k), ("partial sums", 4 * m / size * k)]
+            {
+                let ms = 1e-3 * link.microseconds((size - 1) * bytes);
+                line(&format!("{what} alone, from the link"), ms);
             }
-        };
-        travel("all-gather alone, from the link", 2 * m / size * k);
-        travel("partial sums alone, from the link", 4 * m / size * k);
-        line("column-parallel product alone", alone::<bf16>(world, [m, k, n / size])?);
+        }
+        let mut alone = Alone::<bf16>::new(world.device(), [m, k, n / size])?;
         let x = filled::<bf16>(world, [m, k], rows, 1)?;
         let w = filled::<bf16>(world, [k, n], columns, 2)?;
         let mut y = DistributedMatrix::<bf16>::zeros(world.clone(), [m, n], columns)?;
-        line("all-gather + product", time(world, [m, n / size, k], || gemm(&x, &w).run(&mut y))?);
+        let mut works: [Work<'_>; 2] = [
+            ("column-parallel product alone", &mut || alone.run()),
+            ("all-gather + product", &mut || gemm(&x, &w).run(&mut y)),
+        ];
+        let flops = 2.0 * (m * n / size * k) as f64;
+        for (what, ms) in times(world, flops, &mut works)? {
+            line(what, ms);
+        }
         line("its largest error / tolerance", check(&y, k, [1, 2])?);
-        drop((x, w, y));
+        drop((alone, x, w, y));
 
         let inner = n / 2;
-        line("row-parallel product alone", alone::<bf16>(world, [m, inner / size, k])?);
+        let mut alone = Alone::<bf16>::new(world.device(), [m, inner / size, k])?;
         let x = filled::<bf16>(world, [m, inner], columns, 3)?;
         let w = filled::<bf16>(world, [inner, k], rows, 4)?;
         let mut y = DistributedMatrix::<bf16>::zeros(world.clone(), [m, k], rows)?;
-        let reduce = || gemm(&x, &w).schedule(Schedule::Reduce);
-        line(
-            "product + reduce-scatter",
-            time(world, [m, k, inner / size], || reduce().run(&mut y))?,
-        );
-        line("its largest error / tolerance", check(&y, inner, [3, 4])?);
-        for panels in [1, 2, 4] {
-            let ms = time(world, [m, k, inner / size], || reduce().panels(panels).run(&mut y))?;
-            line(&format!("product + reduce-scatter, panels {panels}"), ms);
-            check(&y, inner, [3, 4])?;
+        let mut works: [Work<'_>; 2] = [
+            ("row-parallel product alone", &mut || alone.run()),
+            ("product + reduce-scatter", &mut || {
+                gemm(&x, &w).schedule(Schedule::Reduce).run(&mut y)
+            }),
+        ];
+        let flops = 2.0 * (m * k) as f64 * (inner / size) as f64;
+        for (what, ms) in times(world, flops, &mut works)? {
+            line(what, ms);
         }
+        line("its largest error / tolerance", check(&y, inner, [3, 4])?);
     }
     Ok(lines)
 }
@@ -199,14 +221,20 @@ where
 {
     let shape = [size, size];
     let name = format!("{} {size}", T::ELEMENT);
-    let one = alone::<T>(world, [size; 3])?;
-    let mut lines = vec![(format!("{name}: one device"), one)];
+    let mut alone = Alone::<T>::new(world.device(), [size; 3])?;
     let a = filled::<T>(world, shape, Distribution::Rows, 5)?;
     let mut c = DistributedMatrix::<T>::zeros(world.clone(), shape, Distribution::Rows)?;
+    let mut lines = Vec::new();
     for of_b in [Distribution::Replicated, Distribution::Columns, Distribution::Rows] {
         let b = filled::<T>(world, shape, of_b, 6)?;
-        let ms = time(world, [size / world.size(), size, size], || gemm(&a, &b).run(&mut c))?;
-        lines.push((format!("{name}: A by rows, B {of_b}"), ms));
+        let by_rows = format!("A by rows, B {of_b}");
+        let mut works: [Work<'_>; 2] =
+            [("one device", &mut || alone.run()), (&by_rows, &mut || gemm(&a, &b).run(&mut c))];
+        // FMAs have a tenth of the tensor cores' rate.
+        let flops = if T::ELEMENT.bytes() == 4 { 20.0 } else { 2.0 } * (size as f64).powi(3);
+        for (what, ms) in times(world, flops, &mut works)? {
+            lines.push((format!("{name}: {what}"), ms));
+        }
         check(&c, size, [5, 6])?;
     }
     Ok(lines)

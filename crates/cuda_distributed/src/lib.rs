@@ -35,9 +35,9 @@
 //!
 //! Any other combination also works. A rank multiplies what it has while the rest travels.
 //!
-//! A panel is a part of a rank's rows, whose partial sums travel together. Others' sums are added in
-//! rank order; a rank's own comes first if there is one panel, and last if there are several. Equal
-//! schedules, panels and kernels give equal bits.
+//! A panel is a part of a rank's C, cut along its longer side, whose partial sums travel together.
+//! Others' sums are added in rank order; a rank's own comes first if there is one panel, and last if
+//! there are several. Equal schedules, panels and kernels give equal bits.
 //!
 //! # Transport
 //!
@@ -56,6 +56,7 @@ mod hub;
 mod launcher;
 mod link;
 mod matrix;
+mod measure_link;
 mod nccl;
 mod product;
 mod socket;

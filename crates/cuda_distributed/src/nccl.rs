@@ -33,9 +33,11 @@ const SUCCESS: Code = 0;
 const BYTES: c_int = 1;
 
 /// `ncclComm_t`.
-#[repr(transparent)]
-#[derive(Clone, Copy)]
-struct Comm(*mut c_void);
+type RawComm = *mut c_void;
+
+/// The one owner of a communicator. It is not `Copy`: a closure would take a copy of it, and leave
+/// the communicator to be ended twice.
+struct Comm(RawComm);
 
 impl Comm {
     const NONE: Self = Self(ptr::null_mut());
@@ -85,16 +87,16 @@ const MAGIC: u32 = 0xcafe_beef;
 struct Api {
     version: c_int,
     get_unique_id: unsafe extern "C" fn(*mut UniqueId) -> Code,
-    init_rank: unsafe extern "C" fn(*mut Comm, c_int, UniqueId, c_int, *mut Config) -> Code,
-    send: unsafe extern "C" fn(*const c_void, usize, c_int, c_int, Comm, CUstream) -> Code,
-    recv: unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, Comm, CUstream) -> Code,
+    init_rank: unsafe extern "C" fn(*mut RawComm, c_int, UniqueId, c_int, *mut Config) -> Code,
+    send: unsafe extern "C" fn(*const c_void, usize, c_int, c_int, RawComm, CUstream) -> Code,
+    recv: unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, RawComm, CUstream) -> Code,
     group_start: unsafe extern "C" fn() -> Code,
     group_end: unsafe extern "C" fn() -> Code,
-    async_error: unsafe extern "C" fn(Comm, *mut Code) -> Code,
+    async_error: unsafe extern "C" fn(RawComm, *mut Code) -> Code,
     error_string: unsafe extern "C" fn(Code) -> *const c_char,
-    finalize: unsafe extern "C" fn(Comm) -> Code,
-    destroy: unsafe extern "C" fn(Comm) -> Code,
-    abort: unsafe extern "C" fn(Comm) -> Code,
+    finalize: unsafe extern "C" fn(RawComm) -> Code,
+    destroy: unsafe extern "C" fn(RawComm) -> Code,
+    abort: unsafe extern "C" fn(RawComm) -> Code,
     _library: Library,
 }
 
@@ -187,13 +189,13 @@ impl Api {
         };
         let (mut comm, [rank, size]) = (Comm::NONE, [rank, size].map(|it| it as c_int));
         // SAFETY: the outputs are valid, and a device's context is current.
-        let code = unsafe { (self.init_rank)(&raw mut comm, size, id, rank, &raw mut config) };
+        let code = unsafe { (self.init_rank)(&raw mut comm.0, size, id, rank, &raw mut config) };
         self.check("ncclCommInitRankConfig", code)?;
         Ok(Joined { api: self, comm })
     }
 
     /// Exchanges a word with every rank: NCCL connects two ranks at their first message.
-    fn connect(&self, comm: Comm, [rank, size]: [usize; 2], device: &Device) -> Result<(), Error> {
+    fn connect(&self, comm: &Comm, [rank, size]: [usize; 2], device: &Device) -> Result<(), Error> {
         let stream = Stream::new(device)?;
         let words = DeviceMatrix::<f32>::zeros(&stream, [2, size])?;
         let piece = |row: usize, peer: usize| Piece {
@@ -219,7 +221,7 @@ impl Api {
     /// context is current.
     unsafe fn enqueue(
         &self,
-        comm: Comm,
+        comm: &Comm,
         stream: &Stream,
         sends: &[Piece],
         receives: &[Piece],
@@ -231,13 +233,13 @@ impl Api {
         for Piece { peer, address, bytes } in sends {
             let (peer, on) = (*peer as c_int, stream.as_raw());
             // SAFETY: the caller's contract.
-            let code = unsafe { (self.send)(at(*address), *bytes, BYTES, peer, comm, on) };
+            let code = unsafe { (self.send)(at(*address), *bytes, BYTES, peer, comm.0, on) };
             enqueued = enqueued.and(self.check("ncclSend", code));
         }
         for Piece { peer, address, bytes } in receives {
             let (peer, on) = (*peer as c_int, stream.as_raw());
             // SAFETY: the caller's contract.
-            let code = unsafe { (self.recv)(at(*address), *bytes, BYTES, peer, comm, on) };
+            let code = unsafe { (self.recv)(at(*address), *bytes, BYTES, peer, comm.0, on) };
             enqueued = enqueued.and(self.check("ncclRecv", code));
         }
         // SAFETY: the group was started, and ends also after a failure within it.
@@ -264,7 +266,7 @@ impl Drop for Joined {
     fn drop(&mut self) {
         if !self.comm.0.is_null() {
             // SAFETY: nobody else has it.
-            _ = unsafe { (self.api.abort)(self.comm) };
+            _ = unsafe { (self.api.abort)(self.comm.0) };
         }
     }
 }
@@ -319,7 +321,7 @@ impl Nccl {
         let mut joined = within(&*control, rank, timeout, operation, move || {
             let _current = device.enter()?;
             let joined = api.join([rank, size], id)?;
-            api.connect(joined.comm, [rank, size], &device)?;
+            api.connect(&joined.comm, [rank, size], &device)?;
             Ok(joined)
         })?;
         Ok(Self { api, comm: RwLock::new(joined.comm.take()), control, rank, timeout })
@@ -371,14 +373,14 @@ impl Communicator for Nccl {
         self.control.begin();
         let comm = self.comm(TRANSFER)?;
         // SAFETY: the caller's contract.
-        unsafe { self.api.enqueue(*comm, stream, sends, receives) }
+        unsafe { self.api.enqueue(&comm, stream, sends, receives) }
     }
 
     fn error(&self) -> Option<String> {
         let comm = self.comm(TRANSFER).ok()?;
         let mut state = SUCCESS;
         // SAFETY: the communicator exists, and `state` is valid for the write.
-        let code = unsafe { (self.api.async_error)(*comm, &raw mut state) };
+        let code = unsafe { (self.api.async_error)(comm.0, &raw mut state) };
         let checked = [code, state].map(|code| self.api.check("ncclCommGetAsyncError", code));
         checked.into_iter().find_map(Result::err).map(|error| error.to_string())
     }
@@ -410,10 +412,10 @@ impl Drop for Nccl {
         _ = within(control, self.rank, self.timeout, operation, move || {
             let (api, comm) = (joined.api, joined.comm.take());
             // SAFETY: it was taken out, so that nobody else uses it, and no work of it is left.
-            let code = unsafe { (api.finalize)(comm) };
+            let code = unsafe { (api.finalize)(comm.0) };
             api.check("ncclCommFinalize", code)?;
             // SAFETY: as above.
-            api.check("ncclCommDestroy", unsafe { (api.destroy)(comm) })
+            api.check("ncclCommDestroy", unsafe { (api.destroy)(comm.0) })
         });
     }
 }
@@ -455,6 +457,8 @@ fn within<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
     use crate::hub::{Hub, Member};
 
@@ -499,6 +503,106 @@ mod tests {
         let result = within(&members[0], 0, Duration::from_secs(60), "joining", never);
         assert!(matches!(result, Err(Error::Lost(failure)) if failure.suspect == 1));
         assert!(began.elapsed() < Duration::from_secs(30));
+    }
+
+    /// Calls that end a communicator.
+    static ENDS: Mutex<Vec<&str>> = Mutex::new(Vec::new());
+
+    fn end(name: &'static str) -> Code {
+        ENDS.lock().unwrap().push(name);
+        SUCCESS
+    }
+
+    /// A library whose communicators only end.
+    fn ends_alone() -> Api {
+        unsafe extern "C" fn finalize(_: RawComm) -> Code {
+            end("finalize")
+        }
+        unsafe extern "C" fn destroy(_: RawComm) -> Code {
+            end("destroy")
+        }
+        unsafe extern "C" fn abort(_: RawComm) -> Code {
+            end("abort")
+        }
+        unsafe extern "C" fn error_string(_: Code) -> *const c_char {
+            c"an error".as_ptr()
+        }
+        unsafe extern "C" fn async_error(_: RawComm, _: *mut Code) -> Code {
+            SUCCESS
+        }
+        unsafe extern "C" fn group() -> Code {
+            panic!("a message")
+        }
+        unsafe extern "C" fn id(_: *mut UniqueId) -> Code {
+            panic!("another communicator")
+        }
+        unsafe extern "C" fn init(
+            _: *mut RawComm,
+            _: c_int,
+            _: UniqueId,
+            _: c_int,
+            _: *mut Config,
+        ) -> Code {
+            panic!("another communicator")
+        }
+        unsafe extern "C" fn send(
+            _: *const c_void,
+            _: usize,
+            _: c_int,
+            _: c_int,
+            _: RawComm,
+            _: CUstream,
+        ) -> Code {
+            panic!("a message")
+        }
+        unsafe extern "C" fn recv(
+            _: *mut c_void,
+            _: usize,
+            _: c_int,
+            _: c_int,
+            _: RawComm,
+            _: CUstream,
+        ) -> Code {
+            panic!("a message")
+        }
+        Api {
+            version: OLDEST,
+            get_unique_id: id,
+            init_rank: init,
+            send,
+            recv,
+            group_start: group,
+            group_end: group,
+            async_error,
+            error_string,
+            finalize,
+            destroy,
+            abort,
+            _library: libloading::os::unix::Library::this().into(),
+        }
+    }
+
+    #[test]
+    fn a_communicator_ends_once() {
+        let ends = |is_lost: bool| {
+            let hub = Arc::new(Hub::new(2, Duration::from_secs(9)));
+            let members = [0, 1].map(|rank| Arc::new(Member::new(Arc::clone(&hub), rank)));
+            if is_lost {
+                members[1].fail("a sum", Some(1), "is lost".to_owned());
+            }
+            let api: &'static Api = Box::leak(Box::new(ends_alone()));
+            let comm = RwLock::new(Comm(ptr::without_provenance_mut(8)));
+            let control: Arc<dyn Control> = Arc::clone(&members[0]) as _;
+            drop(Nccl { api, comm, control, rank: 0, timeout: Duration::from_secs(9) });
+            // An abort has a thread of its own.
+            while ENDS.lock().unwrap().is_empty() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            thread::sleep(Duration::from_millis(20));
+            mem::take(&mut *ENDS.lock().unwrap())
+        };
+        assert_eq!(ends(false), ["finalize", "destroy"]);
+        assert_eq!(ends(true), ["abort"]);
     }
 
     #[test]

@@ -6,7 +6,9 @@ mod reduce;
 
 use std::ops::Range;
 
-use cuda_gemm::{Activation, Axis, DeviceMatrix, Epilogue, OutputOf, Precision, Scalar, bf16, f16};
+use cuda_gemm::{
+    Activation, Axis, DeviceMatrix, Epilogue, OutputOf, Precision, Scalar, Stream, bf16, f16,
+};
 
 use crate::communicator::Piece;
 use crate::distribution::Distribution;
@@ -243,8 +245,8 @@ impl<'m, T: Multiply> Product<'m, T> {
         Self { schedule: Some(schedule), ..self }
     }
 
-    /// Sets the parts, along the rows of C, in which partial sums travel. By default 2, or 1 if
-    /// halves are too small for all multiprocessors.
+    /// Sets the panels in which partial sums travel: parts of the longer side of C. By default 2, or
+    /// 1 if halves are too small for all multiprocessors.
     pub fn panels(self, panels: usize) -> Self {
         Self { panels: Some(panels.max(1)), ..self }
     }
@@ -378,6 +380,8 @@ struct Call<'p, 'm, T> {
     needed: Vec<[Vec<Needed>; 2]>,
     schedule: Schedule,
     panels: usize,
+    /// The second stream, if products of parts of C run beside each other.
+    side: Option<&'p Stream>,
 }
 
 /// The addresses of a call's buffers.
@@ -417,15 +421,22 @@ impl<'p, 'm, T: Multiply> Call<'p, 'm, T> {
             regions,
             schedule: Schedule::Gather,
             panels: 1,
+            side: None,
         };
         // With one rank nothing travels, whatever the schedule.
         let asked = product.schedule.filter(|_| world.size() > 1);
         call.schedule = asked.unwrap_or_else(|| call.cheaper());
-        let [rows, cols] = distribution.largest(c.shape(), world.size());
-        // Of half a part of C. A wave may lack a tenth.
-        let tiles = (rows / 2 / TILE[0]) * cols.div_ceil(TILE[1]);
+        let mut half = distribution.largest(c.shape(), world.size());
+        half[reduce::longer(half)] /= 2;
+        // A wave may lack a tenth.
+        let tiles: usize = half.iter().zip(TILE).map(|(size, tile)| size / tile).product();
         let is_full = 10 * tiles >= 9 * world.multiprocessors();
         call.panels = product.panels.unwrap_or(if is_full { 2 } else { 1 });
+        // Sums of one part follow each other.
+        let is_alone = |task: &gather::Task| task.is_first && task.is_last;
+        if call.schedule == Schedule::Gather && call.tasks(world.rank()).iter().all(is_alone) {
+            call.side = product.a.matrix.world().side();
+        }
         Ok(call)
     }
 
@@ -455,16 +466,12 @@ impl<'p, 'm, T: Multiply> Call<'p, 'm, T> {
         let (compute, transfers) = (world.device().stream(), world.transfers());
         // What the matrices hold is complete, and the buffers are free.
         transfers.wait_for(&compute)?;
-        let side = world.side().filter(|_| self.schedule == Schedule::Gather);
-        if let Some(side) = side {
-            side.wait_for(&compute)?;
-        }
         let enqueued = match self.schedule {
             Schedule::Gather => self.gather(c, buffers),
             Schedule::Reduce => self.reduce(c, buffers),
         };
         // Later work may write or free what travels or is multiplied, also after an error.
-        let waits = side.map_or(Ok(()), |side| compute.wait_for(side));
+        let waits = self.side.map_or(Ok(()), |side| compute.wait_for(side));
         let enqueued = enqueued.and(waits.map_err(Error::from));
         let enqueued = enqueued.and_then(|()| {
             if c.distribution() == Distribution::Replicated && world.size() > 1 {

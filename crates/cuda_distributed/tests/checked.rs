@@ -4,7 +4,7 @@ mod common;
 
 use common::{devices, integers, on_every_rank};
 use cuda_distributed::{DistributedMatrix, Distribution, Schedule, Settings, Transport, gemm};
-use cuda_gemm::{bf16, soft, soft_cuda};
+use cuda_gemm::{Matrix, bf16, soft, soft_cuda};
 
 #[test]
 fn no_schedule_races_leaks_or_reads_what_is_not_written() {
@@ -21,13 +21,17 @@ fn no_schedule_races_leaks_or_reads_what_is_not_written() {
                 (columns, rows, Distribution::Replicated, Schedule::Reduce),
             ] {
                 let (a, b) = (integers(40, 33, 1), integers(33, 24, 2));
-                let a = DistributedMatrix::<bf16>::from_host(world.clone(), &a, of_a)?;
+                let mut a = DistributedMatrix::<bf16>::from_host(world.clone(), &a, of_a)?;
                 let b = DistributedMatrix::<bf16>::from_host(world.clone(), &b, of_b)?;
                 let mut c = DistributedMatrix::<bf16>::zeros(world.clone(), [40, 24], of_c)?;
                 for panels in [1, 2] {
                     let product = gemm(&a, &b).schedule(schedule).panels(panels);
                     product.beta(0.5).relu().run(&mut c)?;
                 }
+                // Right behind the product: C's part, and A's place for something else.
+                c.local().download()?;
+                let [rows, cols] = [a.local().rows(), a.local().cols()];
+                a.local_mut().upload(&Matrix::zeros(rows, cols))?;
                 c.to_host()?;
             }
             Ok(())

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use gemm_matrix::{Activation, Axis, Scalar};
 
-use crate::device::{Limits, Stream};
+use crate::device::Stream;
 use crate::error::Error;
 use crate::matrix::{DeviceMatrixMut, DeviceMatrixRef, GroupEnds};
-use crate::plan::{Core, Extras, Place, Plan, PlanBuilder, PlanCache, Variant, of_any_factors};
+use crate::plan::{Core, Extras, Plan, PlanBuilder, PlanCache, Variant, of_any_factors};
 use crate::problem::{Compute, Gemm};
 use crate::select::Auto;
 
@@ -83,7 +83,8 @@ pub struct Product<'m, 'e, T> {
     stream: Option<&'m Stream>,
     /// Candidates to time, if the caller says.
     candidates: Option<usize>,
-    place: Place,
+    /// Rows and columns of the C that a kernel is chosen for, if the caller says.
+    whole: Option<[usize; 2]>,
 }
 
 impl<T> fmt::Debug for Product<'_, '_, T> {
@@ -116,15 +117,7 @@ pub fn gemm<'m, 'e, T: Scalar>(
     };
     let batch = if a.count() == 1 { b.count() } else { a.count() };
     let gemm = gemm.computed_in(compute).batched(batch, [a.stride(), b.stride(), 0]);
-    Product {
-        a,
-        b,
-        gemm,
-        extras: Extras::new(),
-        stream: None,
-        candidates: None,
-        place: Place::default(),
-    }
+    Product { a, b, gemm, extras: Extras::new(), stream: None, candidates: None, whole: None }
 }
 
 impl Product<'_, '_, f32> {
@@ -285,18 +278,8 @@ impl<'m, 'e, T: Scalar> Product<'m, 'e, T> {
     /// assert_eq!(half.configuration(), whole.configuration());
     /// # Ok::<(), cuda_gemm::Error>(())
     /// ```
-    pub fn part_of(mut self, whole: [usize; 2]) -> Self {
-        self.place.whole = Some(whole);
-        self
-    }
-
-    /// Leaves multiprocessors to other work: persistent kernels have at most this many blocks per
-    /// place in one. The choice of the kernel does not change.
-    ///
-    /// Without it, work that needs multiprocessors, such as NCCL's, waits until blocks end.
-    pub fn multiprocessors(mut self, most: u32) -> Self {
-        self.place.multiprocessors = Some(most.max(1));
-        self
+    pub fn part_of(self, whole: [usize; 2]) -> Self {
+        Self { whole: Some(whole), ..self }
     }
 
     /// The number of candidates to time.
@@ -370,7 +353,7 @@ impl<'m, 'e, T: Scalar> Product<'m, 'e, T> {
         let alike = of_any_factors(gemm);
         let extras = self.extras.checked(stream, &alike)?;
         let candidates = self.candidates(stream);
-        let core = planned(&alike, stream, is_aligned(addresses), candidates, self.place)?;
+        let core = planned(&alike, stream, is_aligned(addresses), candidates, self.whole)?;
         // SAFETY:
         // - The matrices are on this device and stream, and the plan was made for them.
         // - C is borrowed mutably, so it is none of the others.
@@ -429,7 +412,7 @@ impl<'m, 'e, T: Scalar> Product<'m, 'e, T> {
     ) -> Result<PlanBuilder, Error> {
         let c = c.into();
         let (gemm, stream) = (self.problem(&c)?, self.stream(&c)?);
-        chosen(gemm, stream, self.candidates(stream), self.place)
+        chosen(gemm, stream, self.candidates(stream), self.whole)
     }
 }
 
@@ -460,26 +443,19 @@ fn chosen(
     gemm: Gemm,
     stream: &Stream,
     candidates: usize,
-    place: Place,
+    whole: Option<[usize; 2]>,
 ) -> Result<PlanBuilder, Error> {
-    let by = |auto: &Auto| -> Result<_, Error> {
-        let whole = match place.whole {
-            Some(shape) if gemm.batch == 1 => gemm.in_shape(shape),
-            _ => gemm,
-        };
-        let builder = auto.plan_on(whole, stream, candidates)?;
-        if whole == gemm {
-            return Ok(builder);
+    let by = |auto: &Auto| match whole {
+        Some(shape) if gemm.batch == 1 => {
+            let whole = auto.plan_on(gemm.in_shape(shape), stream, candidates)?;
+            Ok(auto.plan_by(gemm, whole.configuration())?.on(stream))
         }
-        Ok(auto.plan_by(gemm, builder.configuration())?.on(stream))
+        _ => auto.plan_on(gemm, stream, candidates),
     };
-    let builder = match stream.device().kept::<Planner>() {
+    match stream.device().kept::<Planner>() {
         Some(planner) => by(planner.auto(stream)?),
         None => by(&stream.device().auto()?),
-    }?;
-    let limits = stream.device().info().limits;
-    let multiprocessors = place.multiprocessors.unwrap_or(limits.multiprocessors);
-    Ok(builder.within(&Limits { multiprocessors, ..limits }))
+    }
 }
 
 /// The plan of a product, from the device's cache or new.
@@ -488,12 +464,12 @@ fn planned(
     stream: &Stream,
     is_aligned: bool,
     candidates: usize,
-    place: Place,
+    whole: Option<[usize; 2]>,
 ) -> Result<Arc<Core>, Error> {
     let id = stream.as_raw().0 as usize;
-    let mut variant = Variant { stream: id, is_aligned, is_measured: candidates > 1, place };
+    let mut variant = Variant { stream: id, is_aligned, is_measured: candidates > 1, whole };
     let Some(planner) = stream.device().kept::<Planner>() else {
-        let builder = chosen(*gemm, stream, candidates, place)?;
+        let builder = chosen(*gemm, stream, candidates, whole)?;
         return PlanCache::default().prepare(gemm, variant, builder);
     };
     // Consistent even after a panic.
@@ -511,7 +487,7 @@ fn planned(
         }
     }
     let candidates = if variant.is_measured { candidates } else { 0 };
-    let builder = chosen(*gemm, stream, candidates, place)?.on(&stream.detached());
+    let builder = chosen(*gemm, stream, candidates, whole)?.on(&stream.detached());
     let mut plans = plans();
     match plans.find(gemm, variant) {
         Some(core) => Ok(core),

@@ -69,7 +69,7 @@ pub(super) fn bytes(needed: &[Needed]) -> usize {
 }
 
 /// A product of two blocks, of a part of C.
-struct Task {
+pub(super) struct Task {
     /// When both blocks are there.
     step: usize,
     /// Rows, columns and the part of K, in the whole matrices.
@@ -78,8 +78,8 @@ struct Task {
     depth: Range<usize>,
     /// The indices of the blocks.
     blocks: [usize; 2],
-    is_first: bool,
-    is_last: bool,
+    pub(super) is_first: bool,
+    pub(super) is_last: bool,
 }
 
 impl<T: Multiply> Call<'_, '_, T> {
@@ -116,7 +116,7 @@ impl<T: Multiply> Call<'_, '_, T> {
     }
 
     /// The products of a rank, in their order.
-    fn tasks(&self, rank: usize) -> Vec<Task> {
+    pub(super) fn tasks(&self, rank: usize) -> Vec<Task> {
         let ([a_blocks, b_blocks], region) = (&self.needed[rank], &self.regions[rank]);
         let mut tasks = Vec::new();
         for (i, a) in a_blocks.iter().enumerate() {
@@ -154,9 +154,7 @@ impl<T: Multiply> Call<'_, '_, T> {
         let rank = world.rank();
         let compute = world.device().stream();
         let tasks = self.tasks(rank);
-        // Sums of one part follow each other.
-        let are_alone = tasks.iter().all(|task| task.is_first && task.is_last);
-        let side = world.side().filter(|_| are_alone).unwrap_or(&compute);
+        let side = self.side.unwrap_or(&compute);
         let stream = |step: usize| if step % 2 == 1 { side } else { &compute };
         let run = |step: usize, c: &mut DistributedMatrix<U>| {
             let mut ready = tasks.iter().filter(|task| task.step == step);
@@ -252,8 +250,7 @@ impl<T: Multiply> Call<'_, '_, T> {
         let [first_row, first_col] = c.part().map(|range| range.start);
         let [c_rows, c_cols] = [within(rows, first_row), within(cols, first_col)];
         let part = c.local_mut().submatrix(c_rows, c_cols)?;
-        // SAFETY: the streams of a call wait for each other: `Call::run`. Tasks of two streams have
-        // different parts of C.
+        // SAFETY: as in `multiply`. Tasks of two streams have different parts of C.
         let part = unsafe { part.on(stream) };
         let end = if *is_last { End::Epilogue } else { End::Stored };
         // A sum that is not complete is rounded only in C of f32.

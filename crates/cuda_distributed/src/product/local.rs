@@ -75,10 +75,16 @@ impl<T: Multiply> Call<'_, '_, T> {
         end: End<'_>,
     ) -> Result<(), Error> {
         let stream = c.stream();
-        // SAFETY: the streams of a call wait for each other at its start and at its end: `Call::run`.
-        // Each also waits for blocks that arrive: `Call::gather`.
+        // SAFETY: the second stream waits for blocks that arrive behind the stream of the matrices
+        // (`Call::gather`), and that one waits for it in the end (`Call::run`).
         let [a, b] = [a, b].map(|operand| unsafe { operand.on(stream) });
-        let product = T::with_precision(gemm(a, b), self.product.precision);
+        let mut product = T::with_precision(gemm(a, b), self.product.precision);
+        if self.side.is_some() {
+            // Parts fill the multiprocessors together.
+            let world = self.product.a.matrix.world();
+            let region = &self.regions[world.rank()];
+            product = product.part_of(region.each_ref().map(|range| range.len()));
+        }
         let product = product.alpha(self.product.alpha).beta(beta);
         Ok(self.ended(product, stream, place, end)?.run(c)?)
     }

@@ -23,12 +23,25 @@ use crate::distribution::{cut, within};
 use crate::error::Error;
 use crate::matrix::DistributedMatrix;
 
+/// The axis along which panels are cut, so that they are as square as possible.
+pub(super) fn longer([rows, cols]: [usize; 2]) -> usize {
+    usize::from(cols > rows)
+}
+
 impl<T: Multiply> Call<'_, '_, T> {
-    /// The rows of a panel of the part of C of `rank`.
-    fn panel(&self, rank: usize, panel: usize) -> Range<usize> {
-        let rows = &self.regions[rank][0];
-        let of_part = cut(rows.len(), self.panels, panel);
-        rows.start + of_part.start..rows.start + of_part.end
+    /// The rows and columns of a panel of the part of C of `rank`.
+    fn panel(&self, rank: usize, panel: usize) -> [Range<usize>; 2] {
+        let mut region = self.regions[rank].clone();
+        let longer = longer(region.each_ref().map(|range| range.len()));
+        let along = &mut region[longer];
+        let of_part = cut(along.len(), self.panels, panel);
+        *along = along.start + of_part.start..along.start + of_part.end;
+        region
+    }
+
+    /// The elements of a panel.
+    fn elements(&self, rank: usize, panel: usize) -> usize {
+        self.panel(rank, panel).iter().map(Range::len).product()
     }
 
     /// Whether `rank` has a part of K.
@@ -39,8 +52,7 @@ impl<T: Multiply> Call<'_, '_, T> {
 
     /// Bytes of the partial sum that `from` sends to `to`.
     fn bytes(&self, from: usize, to: usize, panel: usize) -> usize {
-        let elements = self.panel(to, panel).len() * self.regions[to][1].len();
-        if self.contributes(from) { 4 * elements } else { 0 }
+        if self.contributes(from) { 4 * self.elements(to, panel) } else { 0 }
     }
 
     /// This rank's parts of A and B for some rows and columns of C.
@@ -73,8 +85,8 @@ impl<T: Multiply> Call<'_, '_, T> {
         let own_bytes = 4 * own_rows.len() * own_cols.len();
         // Where the partial sum of another rank's step arrives.
         let received = |step: usize, panel: usize| {
-            let above = 4 * cut(own_rows.len(), self.panels, panel).start * own_cols.len();
-            buffers.parts[1] + ((step - 1) * own_bytes + above) as u64
+            let before: usize = (0..panel).map(|panel| self.elements(rank, panel)).sum();
+            buffers.parts[1] + ((step - 1) * own_bytes + 4 * before) as u64
         };
         let mut sent = buffers.parts[0];
         let mut arrivals: Vec<Option<Arc<Event>>> = vec![None; self.panels];
@@ -84,16 +96,10 @@ impl<T: Multiply> Call<'_, '_, T> {
                 let (mut sends, mut receives) = (Vec::new(), Vec::new());
                 let bytes = self.bytes(rank, to, panel);
                 if bytes > 0 {
-                    let (rows, cols) = (self.panel(to, panel), &self.regions[to][1]);
+                    let [rows, cols] = &self.panel(to, panel);
                     // SAFETY: the buffer has room for all partial sums, and each is made once.
                     let sum = unsafe { dense::<f32>(&compute, sent, [rows.len(), cols.len()]) }?;
-                    self.multiply(
-                        self.operands(&rows, cols)?,
-                        sum,
-                        0.0,
-                        [&rows, cols],
-                        End::Stored,
-                    )?;
+                    self.multiply(self.operands(rows, cols)?, sum, 0.0, [rows, cols], End::Stored)?;
                     world.transfers().wait_for(&compute)?;
                     sends.push(Piece { peer: to, address: sent, bytes });
                     sent += bytes as u64;
@@ -116,13 +122,13 @@ impl<T: Multiply> Call<'_, '_, T> {
         let steps = (0..size).filter(|from| *from != rank && self.contributes(*from));
         let steps: Vec<_> = steps.map(|from| (rank + size - from) % size).collect();
         for (panel, arrival) in arrivals.iter().enumerate() {
-            let rows = self.panel(rank, panel);
-            if rows.is_empty() || own_cols.is_empty() {
+            let [rows, cols] = &self.panel(rank, panel);
+            if rows.is_empty() || cols.is_empty() {
                 continue;
             }
-            let (place, shape) = ([&rows, &own_cols], [rows.len(), own_cols.len()]);
-            let operands = self.operands(&rows, &own_cols)?;
-            let part = (within(&rows, first_row), within(&own_cols, first_col));
+            let (place, shape) = ([rows, cols], [rows.len(), cols.len()]);
+            let operands = self.operands(rows, cols)?;
+            let part = (within(rows, first_row), within(cols, first_col));
             let part = c.local_mut().submatrix(part.0, part.1)?;
             // SAFETY: each buffer has room for the sum of the panel, which one view at a time uses.
             let sum = |address: u64| unsafe { dense::<f32>(&compute, address, shape) };

@@ -7,7 +7,7 @@ use gemm_matrix::Element;
 use super::arguments::{Factor, by_the_callers_names};
 use crate::device::{Device, Stream};
 use crate::error::Error;
-use crate::plan::{self, Place, PlanCache, RawExtras, Variant, of_any_factors};
+use crate::plan::{self, PlanCache, RawExtras, Variant, of_any_factors};
 use crate::problem::{Compute, Gemm, expect_finite};
 use crate::select::Auto;
 
@@ -143,8 +143,7 @@ impl Handle {
         // in a batch of pointers is unknown.
         let is_aligned = gemm.has_pointers() || (addresses[0] | addresses[1]).is_multiple_of(16);
         let stream = self.stream.as_raw().0 as usize;
-        let place = Place::default();
-        let variant = Variant { stream, is_aligned, is_measured: false, place };
+        let variant = Variant { stream, is_aligned, is_measured: false, whole: None };
         let core = match self.plans.find(&gemm, variant) {
             Some(core) => core,
             None => {

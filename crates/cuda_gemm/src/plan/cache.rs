@@ -30,16 +30,8 @@ pub(crate) struct Variant {
     pub(crate) is_aligned: bool,
     /// Whether the product was to be measured.
     pub(crate) is_measured: bool,
-    pub(crate) place: Place,
-}
-
-/// What a product shares its device with.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
-    /// Rows and columns of the C that kernels are chosen for, if it is not the product's own.
+    /// Rows and columns of the C that the kernel is chosen for, if not the product's own.
     pub(crate) whole: Option<[usize; 2]>,
-    /// The most multiprocessors, if not all.
-    pub(crate) multiprocessors: Option<u32>,
 }
 
 /// The key of a product. Alpha and beta matter only in being 0 or not.

@@ -27,7 +27,7 @@ mod stream_k;
 
 pub(crate) use alignment::{copy_ld, is_aligned, wide_rows};
 pub use builder::PlanBuilder;
-pub(crate) use cache::{MAX_PLANS, Place, PlanCache, Variant, of_any_factors};
+pub(crate) use cache::{MAX_PLANS, PlanCache, Variant, of_any_factors};
 pub(crate) use clusters::{most_splits, multiplied_columns, possible_columns, steps, stream_k};
 pub use configuration::Configuration;
 pub use expected::expect_planned;
