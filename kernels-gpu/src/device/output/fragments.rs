@@ -4,8 +4,8 @@
 //! through shared memory, 16 rows by 32 or 64 columns at a time, and a warp stores whole lines. It
 //! stores vectors of 16 bytes if rows are aligned. Otherwise each lane stores single elements.
 //!
-//! An old C of 16 bits, a bias that was copied, and the short activations are applied where the sums
-//! lie. Any other epilogue moves some sums at a time to the same registers, so that its code exists
+//! A bias that was copied, and ReLU, are applied where the sums lie. So are an old C of 16 bits and the
+//! short activations if a thread [has many sums](is_large). Any other epilogue moves some sums at a time to the same registers, so that its code exists
 //! once. There are two ways:
 //!
 //! - [`store_fragments`](TensorOutput::store_fragments) applies it before the staging, on the sums as
@@ -34,6 +34,12 @@ use crate::device::output::staging::{
 use crate::device::output::tensor::TensorOutput;
 
 const _: () = assert!(STAGED_SUMS == OUTPUTS_AT_ONCE, "an epilogue takes a part");
+
+/// Whether a thread has so many sums that an old C of 16 bits and short activations are applied where
+/// they lie. In smaller tiles the code for that would cost all other products up to 4 %.
+pub const fn is_large(sums: usize) -> bool {
+    sums > 64
+}
 
 impl<const F16: bool> TensorOutput<F16> {
     /// Stores a thread's sums as `wgmma` leaves them: see [`cuda_std::sm_90a::wgmma`].
@@ -78,10 +84,24 @@ impl<const F16: bool> TensorOutput<F16> {
             unsafe { warp::sync_warp(u32::MAX) };
         }
         // These need few registers, so the sums are not moved.
-        if self.is_simple::<false, B>(false) {
+        if self.is_simple::<B>(false) {
             // SAFETY: the caller's contract.
             unsafe {
-                self.store_simple::<BELOW, false, _, _, _>(
+                self.store_simple::<BELOW, false, false, _, _, _>(
+                    false,
+                    [row, col],
+                    lane,
+                    staging,
+                    bias,
+                    acc,
+                );
+            }
+            return;
+        }
+        if const { !NARROW && is_large(COUNT * SUMS) } && self.is_nearly_simple::<B>() {
+            // SAFETY: the caller's contract.
+            unsafe {
+                self.store_simple::<BELOW, false, true, _, _, _>(
                     false,
                     [row, col],
                     lane,
@@ -148,36 +168,40 @@ impl<const F16: bool> TensorOutput<F16> {
         }
     }
 
-    /// Whether vectors store the sums, after at most alpha, an old C of 16 bits, a copied bias, and
-    /// ReLU or a short activation.
-    ///
-    /// With `TRANSPOSES` C may be `transposed`, and there are no registers for an old C and a short
-    /// activation.
+    /// Whether vectors store the sums, after alpha, a copied bias and ReLU at most. C may be
+    /// `transposed`.
     #[inline(always)]
-    pub(crate) fn is_simple<const TRANSPOSES: bool, B: FragmentBias>(
-        self,
-        transposed: bool,
-    ) -> bool {
+    pub(crate) fn is_simple<B: FragmentBias>(self, transposed: bool) -> bool {
         let operations = self.epilogue.operations & !if B::EXISTS { BIAS_COLUMN } else { 0 };
         self.has_vectors()
-            && (self.c.beta == 0.0 || self.is_half && !TRANSPOSES)
-            && (matches!(operations, 0 | RELU)
-                || !TRANSPOSES && matches!(operations, GELU_TANH | SILU))
+            && self.c.beta == 0.0
+            && matches!(operations, 0 | RELU)
             && (self.is_half || !transposed)
     }
 
-    /// [`store_fragments`](Self::store_fragments) of an output that [is
+    /// Whether an output would be [simple](Self::is_simple) without an old C of 16 bits or a short
+    /// activation.
+    #[inline(always)]
+    fn is_nearly_simple<B: FragmentBias>(self) -> bool {
+        let operations = self.epilogue.operations & !if B::EXISTS { BIAS_COLUMN } else { 0 };
+        self.has_vectors()
+            && (self.c.beta == 0.0 || self.is_half)
+            && matches!(operations, 0 | RELU | GELU_TANH | SILU)
+    }
+
+    /// Stores the sums of [`store_fragments`](Self::store_fragments) of an output that [is
     /// simple](Self::is_simple).
     ///
     /// # Safety
     /// - As for [`store_fragments`](Self::store_fragments), of an output that is simple for the same
-    ///   `TRANSPOSES` and `B`. C can be read if beta is not 0.
+    ///   `B`, or [nearly](Self::is_nearly_simple) if `NEARLY`. C can then be read if beta is not 0.
     /// - If `bias` exists, it has been copied, and the warp has waited for it.
     /// - `TRANSPOSES` is true if `transposed` is, or if C may end within the sums' columns.
     #[inline(always)]
     pub(crate) unsafe fn store_simple<
         const BELOW: u32,
         const TRANSPOSES: bool,
+        const NEARLY: bool,
         const SUMS: usize,
         const COUNT: usize,
         B: FragmentBias,
@@ -218,7 +242,7 @@ impl<const F16: bool> TensorOutput<F16> {
             if TRANSPOSES && col >= end {
                 continue;
             }
-            if !TRANSPOSES && self.c.beta != 0.0 {
+            if NEARLY && self.c.beta != 0.0 {
                 let at = [row, col];
                 let source = StagedSource { output: self, is_aligned: true, at, lane, staging };
                 // SAFETY: C can be read; the warp is together.
@@ -234,7 +258,7 @@ impl<const F16: bool> TensorOutput<F16> {
             match activation {
                 0 => {}
                 RELU => sums = sums.map(|sum| Relu.apply(sum, 0.0)),
-                _ if TRANSPOSES => {}
+                _ if !NEARLY => {}
                 _ => sums = sums.map(|sum| logistic.apply(sum, 0.0)),
             }
             let at = [row, col];

@@ -548,12 +548,12 @@ unsafe fn gemm<
         };
         let (down, strip) = (row + warp / 4 * rows + warp % 4 * 16, staging.add(warp * STAGING));
         let transposed = options & TRANSPOSED_C != 0;
-        if is_last_part && splits == 1 && c().is_simple::<true, NoColumnBias>(transposed) {
+        if is_last_part && splits == 1 && c().is_simple::<NoColumnBias>(transposed) {
             let (at, acc) = ([down, col], array::from_ref(&acc));
             // SAFETY: whole warps, each with its own memory and sums. Nobody else stores these
             // elements.
             unsafe {
-                c().store_simple::<WM, true, _, _, _>(
+                c().store_simple::<WM, true, false, _, _, _>(
                     transposed,
                     at,
                     lane,
@@ -593,9 +593,9 @@ unsafe fn gemm<
                     let place = [down, col + quad * QUAD_COLS];
                     let transposed = options & TRANSPOSED_C != 0;
                     let c = c().cut(in_c(options, ends));
-                    if c.is_simple::<true, NoColumnBias>(transposed) {
+                    if c.is_simple::<NoColumnBias>(transposed) {
                         let (bias, part) = (NoColumnBias, &[part]);
-                        c.store_simple::<WM, true, _, _, _>(
+                        c.store_simple::<WM, true, false, _, _, _>(
                             transposed, place, lane, strip, bias, part,
                         );
                     } else {

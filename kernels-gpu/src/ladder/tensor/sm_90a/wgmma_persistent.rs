@@ -57,6 +57,7 @@ use crate::abi::tensor_core::{
 use crate::abi::{Arithmetic, GridOrder, KernelAbi, KernelDescriptor, Shared, Target};
 use crate::device::multiply::warpgroup::multiply_step;
 use crate::device::output::bias::StagedBias;
+use crate::device::output::fragments::is_large;
 use crate::device::output::matrix::Output;
 use crate::device::output::staging::STAGING;
 use crate::device::output::tensor::TensorOutput;
@@ -354,7 +355,7 @@ unsafe fn gemm<
             let bias = unsafe { StagedBias::at(bias.add(warp * bn)) };
             (warp, place.row + warp * 16, place.col, tiles.output(c, place), bias)
         };
-        if c.has_old() {
+        if const { is_large(SUMS) } && c.has_old() {
             let (_, row, col, c, _) = place();
             // SAFETY: whole warps.
             unsafe { c.prefetch_old([row, col], bn) };

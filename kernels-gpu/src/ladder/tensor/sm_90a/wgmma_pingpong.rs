@@ -240,13 +240,6 @@ unsafe fn gemm<const F16: bool, const TRANS_A: bool, const TRANS_B: bool>(
             let bias = unsafe { StagedBias::at(bias.add(warp * BN)) };
             (warp, place.row + warp % 4 * 16, place.col, tiles.output(c, place), bias)
         };
-        if c.has_old() {
-            let (_, row, col, c, _) = place();
-            for i in 0..COUNT as u32 {
-                // SAFETY: whole warps.
-                unsafe { c.prefetch_old([row + i * WM, col], BN) };
-            }
-        }
         if c.epilogue.has_column_bias() {
             let (_, _, col, c, bias) = place();
             // SAFETY: whole warps, each with its own memory.
