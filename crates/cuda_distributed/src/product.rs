@@ -380,6 +380,8 @@ struct Call<'p, 'm, T> {
     needed: Vec<[Vec<Needed>; 2]>,
     schedule: Schedule,
     panels: usize,
+    /// The products of this rank, if blocks travel.
+    tasks: Vec<gather::Task>,
     /// The second stream, if products of parts of C run beside each other.
     side: Option<&'p Stream>,
 }
@@ -421,20 +423,25 @@ impl<'p, 'm, T: Multiply> Call<'p, 'm, T> {
             regions,
             schedule: Schedule::Gather,
             panels: 1,
+            tasks: Vec::new(),
             side: None,
         };
         // With one rank nothing travels, whatever the schedule.
         let asked = product.schedule.filter(|_| world.size() > 1);
         call.schedule = asked.unwrap_or_else(|| call.cheaper());
-        let mut half = distribution.largest(c.shape(), world.size());
-        half[reduce::longer(half)] /= 2;
+        let part = distribution.largest(c.shape(), world.size());
+        let (longer, mut tiles) = (reduce::longer(part), [0, 1].map(|i| part[i].div_ceil(TILE[i])));
+        tiles[longer] = part[longer] / 2 / TILE[longer];
         // A wave may lack a tenth.
-        let tiles: usize = half.iter().zip(TILE).map(|(size, tile)| size / tile).product();
+        let tiles = tiles[0] * tiles[1];
         let is_full = 10 * tiles >= 9 * world.multiprocessors();
         call.panels = product.panels.unwrap_or(if is_full { 2 } else { 1 });
+        if call.schedule == Schedule::Gather {
+            call.tasks = call.find_tasks(world.rank());
+        }
         // Sums of one part follow each other.
         let is_alone = |task: &gather::Task| task.is_first && task.is_last;
-        if call.schedule == Schedule::Gather && call.tasks(world.rank()).iter().all(is_alone) {
+        if call.tasks.iter().all(is_alone) {
             call.side = product.a.matrix.world().side();
         }
         Ok(call)

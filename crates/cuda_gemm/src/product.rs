@@ -8,7 +8,9 @@ use gemm_matrix::{Activation, Axis, Scalar};
 use crate::device::Stream;
 use crate::error::Error;
 use crate::matrix::{DeviceMatrixMut, DeviceMatrixRef, GroupEnds};
-use crate::plan::{Core, Extras, Plan, PlanBuilder, PlanCache, Variant, of_any_factors};
+use crate::plan::{
+    Configuration, Core, Extras, KernelForm, Plan, PlanBuilder, PlanCache, Variant, of_any_factors,
+};
 use crate::problem::{Compute, Gemm};
 use crate::select::Auto;
 
@@ -263,7 +265,9 @@ impl<'m, 'e, T: Scalar> Product<'m, 'e, T> {
     ///
     /// Parts that run beside each other on several streams fill the device together. So a kernel
     /// for the whole is the better one, also where it would leave multiprocessors idle with this
-    /// part alone. A batch has its own choice.
+    /// part alone. A batch has its own choice, and so has a part that cannot be launched as the whole.
+    ///
+    /// The whole must be within the limits of [`Gemm::validate`].
     ///
     /// ```
     /// use cuda_gemm::{Device, DeviceChoice, DeviceMatrix, bf16, gemm};
@@ -412,7 +416,8 @@ impl<'m, 'e, T: Scalar> Product<'m, 'e, T> {
     ) -> Result<PlanBuilder, Error> {
         let c = c.into();
         let (gemm, stream) = (self.problem(&c)?, self.stream(&c)?);
-        chosen(gemm, stream, self.candidates(stream), self.whole)
+        let whole = self.whole.filter(|_| gemm.batch == 1);
+        chosen(gemm, stream, self.candidates(stream), whole)
     }
 }
 
@@ -445,12 +450,19 @@ fn chosen(
     candidates: usize,
     whole: Option<[usize; 2]>,
 ) -> Result<PlanBuilder, Error> {
-    let by = |auto: &Auto| match whole {
-        Some(shape) if gemm.batch == 1 => {
-            let whole = auto.plan_on(gemm.in_shape(shape), stream, candidates)?;
-            Ok(auto.plan_by(gemm, whole.configuration())?.on(stream))
+    let by = |auto: &Auto| {
+        if let Some(shape) = whole {
+            let whole = gemm.in_shape(shape);
+            let chosen = *auto.plan_on(whole, stream, candidates)?.configuration();
+            // The same orientation may be the usual one for one of the two alone.
+            let form = KernelForm::of(&whole, &chosen);
+            let transposes_c = form.orientation(&gemm, chosen.kernel);
+            if let Ok(builder) = auto.plan_by(gemm, &Configuration { transposes_c, ..chosen }) {
+                return Ok(builder.on(stream));
+            }
+            // The part cannot be launched as the whole can.
         }
-        _ => auto.plan_on(gemm, stream, candidates),
+        auto.plan_on(gemm, stream, candidates)
     };
     match stream.device().kept::<Planner>() {
         Some(planner) => by(planner.auto(stream)?),
@@ -467,6 +479,7 @@ fn planned(
     whole: Option<[usize; 2]>,
 ) -> Result<Arc<Core>, Error> {
     let id = stream.as_raw().0 as usize;
+    let whole = whole.filter(|shape| gemm.batch == 1 && *shape != [gemm.m, gemm.n]);
     let mut variant = Variant { stream: id, is_aligned, is_measured: candidates > 1, whole };
     let Some(planner) = stream.device().kept::<Planner>() else {
         let builder = chosen(*gemm, stream, candidates, whole)?;
@@ -492,5 +505,43 @@ fn planned(
     match plans.find(gemm, variant) {
         Some(core) => Ok(core),
         None => plans.prepare(gemm, variant, builder),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Device, DeviceChoice, Table};
+
+    /// Parts of any shape have a plan, with the whole's kernel and orientation if it can be.
+    #[test]
+    fn parts_are_launched_as_the_whole_is_or_on_their_own() {
+        let device = Device::open(DeviceChoice::SoftSm90).unwrap();
+        let stream = device.stream();
+        let auto = device.auto_by(&Table::built_in().unwrap()[0]).unwrap();
+        let (mut alike, mut all) = (0, 0);
+        for [m, n, k] in [[128, 14_336, 4096], [64, 4096, 4096], [2048, 14_336, 4096], [96, 96, 64]]
+        {
+            for (trans_a, trans_b) in [(false, false), (false, true), (true, false)] {
+                let whole = Gemm::new(m, n, k).transposed(trans_a, trans_b);
+                let whole = whole.computed_in(Compute::Bf16);
+                let chosen_whole = auto.choose(&whole).unwrap();
+                let form = KernelForm::of(&whole, &chosen_whole);
+                for [rows, cols] in [[m / 2, n], [m, n / 2], [1, n], [m, 1], [m / 4, n / 8]] {
+                    let part = Gemm { m: rows, n: cols, ..whole };
+                    let part = Gemm { lda: part.lda.max(whole.lda), ..part };
+                    let plan = chosen(part, &stream, 0, Some([m, n])).unwrap();
+                    let configuration = *plan.configuration();
+                    plan.load().unwrap();
+                    all += 1;
+                    if configuration.kernel.name() == chosen_whole.kernel.name() {
+                        let own = KernelForm::of(&part, &configuration);
+                        assert_eq!(own.transposes_c, form.transposes_c, "{part:?}");
+                        alike += 1;
+                    }
+                }
+            }
+        }
+        assert!(2 * alike > all, "{alike} of {all}");
     }
 }

@@ -22,7 +22,7 @@ use crate::launch_error::LaunchError;
 use crate::memory::Memory;
 use crate::module::Module;
 use crate::printer::Printer;
-use crate::streams::{Moment, StreamOrder, Streams};
+use crate::streams::{Begun, Moment, StreamOrder, Streams};
 
 /// Which host instructions the device uses. The results are the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -363,7 +363,7 @@ impl Device {
     }
 
     /// Ends a stream. Its work goes on, and the stream `heir` waits for it.
-    pub fn end_stream(&self, stream: u64, heir: u64) {
+    pub fn end_stream(&self, stream: u64, heir: Option<u64>) {
         if let Some(mut streams) = self.streams() {
             streams.end(stream, heir);
         }
@@ -395,9 +395,9 @@ impl Device {
             .map_err(|reason| LaunchError::Invalid { kernel: kernel.name.clone(), reason })?;
         let _running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         self.memory.note_launch();
-        let begun = self.streams().map(|mut streams| streams.begin(stream)).unwrap_or_default();
-        let front = begun.front.clone().filter(|_| early);
-        let beside = begun.beside.clone();
+        let begun = self.streams().map(|mut streams| streams.begin(stream));
+        let Begun { step, beside, front } = begun.unwrap_or_default();
+        let front = front.filter(|_| early);
         let recorder = Recorder::new(self.config.max_findings);
         let mut words = vec![0u64; params.len().div_ceil(8)];
         for (word, bytes) in words.iter_mut().zip(params.chunks(8)) {
@@ -457,7 +457,7 @@ impl Device {
             && let Some(prior) = launch.into_prior(kernel.name())
             && let Some(mut streams) = self.streams()
         {
-            streams.keep(stream.number, &begun, prior);
+            streams.keep(stream.number, step, prior);
         }
         ended
     }
@@ -611,7 +611,7 @@ impl InStream<'_> {
         }
         work(&device.memory)?;
         if let Some(mut streams) = device.streams() {
-            streams.keep(order.number, &begun, Prior::Copy { reads, writes });
+            streams.keep(order.number, begun.step, Prior::Copy { reads, writes });
         }
         Ok(())
     }

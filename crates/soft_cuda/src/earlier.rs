@@ -55,8 +55,8 @@ impl Earlier {
 impl fmt::Display for Earlier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Earlier { kernel, is_beside, access, line, instruction, source, block, thread } = self;
-        if *line == 0 {
-            return write!(f, "{access} of a copy or fill in another stream");
+        if *is_beside && kernel.is_none() {
+            return write!(f, "{access} of a copy, fill, allocation or free in another stream");
         }
         let ([bx, by, bz], [tx, ty, tz]) = (block, thread);
         let stream = if *is_beside { " in another stream" } else { "" };

@@ -185,13 +185,14 @@ pub enum MemoryError {
         /// Where the range lies.
         place: Place,
     },
-    /// A copy or fill runs beside work of another stream that accesses the same bytes.
+    /// A copy, fill, allocation or free in a stream runs beside work of another stream that accesses
+    /// the same bytes.
     #[error(
-        "race on global memory at {address:#x}: the {access} of this copy or fill and the {earlier} are not ordered{}",
+        "race on global memory at {address:#x}: the {access} of this copy, fill, allocation or free and the {earlier} are not ordered{}",
         earlier.advice()
     )]
     Race {
-        /// The first byte of both.
+        /// The first of the bytes, up to four, in which both meet.
         address: u64,
         /// Load or store.
         access: Access,

@@ -176,10 +176,10 @@
 //!   function counts as a load of the former byte, and so does a weak one if the address was
 //!   rounded down. Shuffles and votes order nothing, and neither does a wait for a product: it says
 //!   to a warp that its own part is complete. Before others overwrite the tiles, every warp has to
-//!   arrive. Launches and [copies](InStream) race with those of other streams, unless an order between
-//!   the two was declared: [`Device::record`], [`Device::wait`], [`Device::synchronize_with`],
-//!   [`StreamOrder::behind`]. A race that a copy comes upon is its own error, and none of the
-//!   [`Findings`].
+//!   arrive. Launches and [copies](InStream) race with those of other streams, unless
+//!   [`Device::record`] and [`Device::wait`], [`Device::synchronize_with`] or
+//!   [`StreamOrder::behind`] order the two. A copy that races returns [`MemoryError::Race`]. It is
+//!   not in the [`Findings`].
 //!   Bulk copies and `wgmma` go through the async proxy: what a thread wrote to shared
 //!   memory they see behind a `fence.proxy.async`, and an mbarrier that was initialised, too. A
 //!   tile has to stay until the product that reads it is complete.

@@ -26,7 +26,7 @@ pub struct StreamOrder<'b> {
     pub behind: &'b [u64],
 }
 
-/// A moment in the work of streams: what of it has ended. An event records one.
+/// A moment in the work of streams, as a vector clock: what of it has ended. An event records one.
 #[derive(Debug, Clone, Default)]
 pub struct Moment(HashMap<u64, u64>);
 
@@ -70,7 +70,7 @@ struct Past {
 /// What a piece of work may run beside.
 #[derive(Default)]
 pub(crate) struct Begun {
-    step: u64,
+    pub(crate) step: u64,
     /// What its stream does not wait for.
     pub(crate) beside: Vec<Arc<Prior>>,
     /// The launch directly in front of it in its stream, which it may begin before the end of.
@@ -106,18 +106,18 @@ impl Streams {
         Begun { step, beside: beside.collect(), front }
     }
 
-    /// Keeps what work has accessed that has [begun](Streams::begin), for later work.
-    pub(crate) fn keep(&mut self, stream: u64, begun: &Begun, work: Prior) {
+    /// Keeps what a [step](Streams::begin) of a stream has accessed, for later work.
+    pub(crate) fn keep(&mut self, stream: u64, step: u64, work: Prior) {
         let bytes = work.bytes();
-        self.past.push_back(Past { stream, step: begun.step, work: Arc::new(work), bytes });
+        self.past.push_back(Past { stream, step, work: Arc::new(work), bytes });
         self.bytes += bytes;
         if self.bytes > FEW.0 || self.past.len() > self.enough.max(FEW.1) {
-            self.look_through();
+            self.prune();
         }
     }
 
     /// Drops what no later work can run beside, and the oldest if too much is left.
-    fn look_through(&mut self) {
+    fn prune(&mut self) {
         let Self { host, streams, past, .. } = self;
         past.retain(|past| {
             let is_last =
@@ -167,10 +167,12 @@ impl Streams {
         self.bytes = 0;
     }
 
-    /// Ends a stream, whose work goes on, and for which another one waits from then on.
-    pub(crate) fn end(&mut self, stream: u64, heir: u64) {
+    /// Ends a stream, whose work goes on. The stream `heir` waits for it.
+    pub(crate) fn end(&mut self, stream: u64, heir: Option<u64>) {
         let Some(moment) = self.streams.remove(&stream) else { return };
-        self.streams.entry(heir).or_default().join(&moment);
+        if let Some(heir) = heir {
+            self.streams.entry(heir).or_default().join(&moment);
+        }
         // Numbers of streams without work are in no moment for ever.
         let is_needed = |stream: &u64, streams: &HashMap<u64, Moment>, past: &VecDeque<Past>| {
             streams.contains_key(stream) || past.iter().any(|past| past.stream == *stream)

@@ -91,7 +91,7 @@ impl<T: Multiply> Call<'_, '_, T> {
         let (parts, names, sum) = match self.schedule {
             super::Schedule::Gather => {
                 let parts = self.needed[rank].each_ref().map(|needed| bytes(needed));
-                let has_sums = self.tasks(rank).iter().any(|task| !task.is_first);
+                let has_sums = self.tasks.iter().any(|task| !task.is_first);
                 (parts, ["gathered blocks of A", "gathered blocks of B"], has_sums)
             }
             super::Schedule::Reduce => {
@@ -116,7 +116,7 @@ impl<T: Multiply> Call<'_, '_, T> {
     }
 
     /// The products of a rank, in their order.
-    pub(super) fn tasks(&self, rank: usize) -> Vec<Task> {
+    pub(super) fn find_tasks(&self, rank: usize) -> Vec<Task> {
         let ([a_blocks, b_blocks], region) = (&self.needed[rank], &self.regions[rank]);
         let mut tasks = Vec::new();
         for (i, a) in a_blocks.iter().enumerate() {
@@ -151,13 +151,11 @@ impl<T: Multiply> Call<'_, '_, T> {
         f32: OutputOf<T> + OutputOf<U>,
     {
         let world = c.world().clone();
-        let rank = world.rank();
         let compute = world.device().stream();
-        let tasks = self.tasks(rank);
         let side = self.side.unwrap_or(&compute);
         let stream = |step: usize| if step % 2 == 1 { side } else { &compute };
         let run = |step: usize, c: &mut DistributedMatrix<U>| {
-            let mut ready = tasks.iter().filter(|task| task.step == step);
+            let mut ready = self.tasks.iter().filter(|task| task.step == step);
             ready.try_for_each(|task| self.run_task(task, stream(step), c, buffers))
         };
         if self.product.a.shape()[1] == 0 {

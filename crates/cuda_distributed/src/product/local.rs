@@ -76,7 +76,8 @@ impl<T: Multiply> Call<'_, '_, T> {
     ) -> Result<(), Error> {
         let stream = c.stream();
         // SAFETY: the second stream waits for blocks that arrive behind the stream of the matrices
-        // (`Call::gather`), and that one waits for it in the end (`Call::run`).
+        // (`Call::gather`), of which each of its steps has one. That stream waits for it in the end
+        // (`Call::run`).
         let [a, b] = [a, b].map(|operand| unsafe { operand.on(stream) });
         let mut product = T::with_precision(gemm(a, b), self.product.precision);
         if self.side.is_some() {

@@ -23,7 +23,7 @@ use crate::distribution::{cut, within};
 use crate::error::Error;
 use crate::matrix::DistributedMatrix;
 
-/// The axis along which panels are cut, so that they are as square as possible.
+/// The longer axis, along which panels are cut.
 pub(super) fn longer([rows, cols]: [usize; 2]) -> usize {
     usize::from(cols > rows)
 }

@@ -79,8 +79,6 @@ fn forbid(
 }
 
 /// The context of `stream`, for a call that no graph of this device can hold.
-///
-/// Also for calls that query the stream.
 pub(super) fn context_outside(state: &mut State, stream: CUstream) -> Result<CUcontext, CUresult> {
     context_outside_as(state, stream, CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
 }

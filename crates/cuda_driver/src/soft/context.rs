@@ -53,8 +53,9 @@ fn clear(
     // All its work ends, and then its streams do.
     let order = state.order_of_all(context);
     order.synchronize();
-    order.behind.iter().for_each(|stream| the_device().end_stream(*stream, order.number));
-    the_device().end_stream(order.number, 0);
+    for stream in order.behind.into_iter().chain([order.number]) {
+        the_device().end_stream(stream, None);
+    }
     let (allocations, modules) = state.clear(context);
     drop(state);
     drop(modules);

@@ -233,7 +233,7 @@ pub(crate) unsafe fn host_function(
         state.order(stream, context)
     };
     let Some(function) = function else { return Err(CUresult::CUDA_ERROR_INVALID_VALUE) };
-    // What it tells the host, comes after the stream's work.
+    // What it tells the host comes after the stream's work.
     order.synchronize();
     // SAFETY: the caller passes the function together with its data.
     unsafe { function(user_data.as_ptr()) };

@@ -48,8 +48,12 @@ fn in_legacy(
 ) -> Result<Order, CUresult> {
     let mut state = state::lock();
     let owner = check(&state, address)?;
-    allow_legacy(&mut state, owner)?;
-    let mut order = state.order(CUstream::NULL, stack::current_soft()?);
+    // A GPU's context may be the current one.
+    let current = stack::current_soft().unwrap_or(owner);
+    for context in [owner, current] {
+        allow_legacy(&mut state, context)?;
+    }
+    let mut order = state.order(CUstream::NULL, current);
     if order.number != owner.bits() {
         let of_owner = state.order(CUstream::NULL, owner);
         order.behind.extend(of_owner.behind.into_iter().chain([of_owner.number]));
@@ -175,7 +179,7 @@ pub(crate) fn free_host(memory: *mut c_void) -> bool {
 }
 
 pub(crate) fn copy(dst: CUdeviceptr, src: CUdeviceptr, bytes: usize) -> Answer {
-    check(&state::lock(), src)?;
+    in_legacy(src, |_| Ok(()))?;
     in_legacy(dst, |memory| memory.copy(dst.0, src.0, bytes as u64)).map(|_| ())
 }
 
@@ -288,7 +292,8 @@ fn unless_empty(
 unsafe fn host_bytes_mut<'m>(memory: *mut c_void, bytes: usize) -> Result<&'m mut [u8], CUresult> {
     check_host(memory, bytes)?;
     let memory = if bytes == 0 { NonNull::dangling().as_ptr() } else { memory.cast() };
-    // SAFETY: not null and in no device's address space, so the caller vouches for it.
+    // SAFETY: of no bytes, or not null and in no device's address space, so that the caller vouches
+    // for it.
     Ok(unsafe { slice::from_raw_parts_mut(memory, bytes) })
 }
 

@@ -68,11 +68,13 @@ pub(crate) fn copy(
     bytes: usize,
 ) -> Answer {
     check([dst_context, src_context])?;
-    for context in [dst_context, src_context, stack::current_soft()?] {
+    // A GPU's context may be the current one.
+    let current = stack::current_soft().unwrap_or(dst_context);
+    for context in [dst_context, src_context, current] {
         state::lock().order_of_all(context).synchronize();
     }
     memory::copy(dst, src, bytes)?;
-    state::lock().order_of_all(stack::current_soft()?).synchronize();
+    state::lock().order_of_all(current).synchronize();
     Ok(())
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn destroy(stream: CUstream) -> Answer {
     state.streams.remove(&stream.bits());
     // Its work goes on. The legacy stream would wait for that of a blocking stream; here it does for
     // any.
-    device().end_stream(stream.bits(), context.bits());
+    device().end_stream(stream.bits(), Some(context.bits()));
     Ok(())
 }
 

@@ -27,7 +27,7 @@ pub struct Configuration {
     /// Stream-K: the clusters of `splits` blocks that share the steps along K of all tiles.
     ///
     /// `None` means that clusters share no tile. A cluster of one block may then take several. For a
-    /// kernel with [`KernelAbi::WgmmaClusters`].
+    /// kernel with [`KernelAbi::WgmmaClusters`](kernels_gpu::abi::KernelAbi::WgmmaClusters).
     pub clusters: Option<u32>,
     /// Columns of a tile, if fewer than the kernel's.
     ///
@@ -37,14 +37,15 @@ pub struct Configuration {
     /// Whether C is stored as the transpose of the result, `C^T = B^T A^T`.
     ///
     /// `None` chooses the form with fewer tiles, or C itself at equal numbers. For a kernel with
-    /// [`KernelAbi::WgmmaClusters`].
+    /// [`KernelAbi::WgmmaClusters`](kernels_gpu::abi::KernelAbi::WgmmaClusters).
     pub transposes_c: Option<bool>,
     /// Blocks per multiprocessor, if fewer than [the
     /// most](KernelDescriptor::blocks_per_multiprocessor).
     ///
     /// The only such number is 1, which gives a block more stages.
     pub blocks_per_multiprocessor: Option<u32>,
-    /// Whether misaligned A and B are copied first, for a kernel with [`KernelAbi::SplitK`].
+    /// Whether misaligned A and B are copied first, for a kernel with
+    /// [`KernelAbi::SplitK`](kernels_gpu::abi::KernelAbi::SplitK).
     #[serde(default, rename = "packed")]
     pub staged: bool,
 }

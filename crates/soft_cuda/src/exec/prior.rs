@@ -77,8 +77,8 @@ impl Prior {
         /// Bytes that are searched at once, and those in which what was found is looked for.
         const STEPS: [u64; 2] = [1 << 12, 4];
         let kind = if access == Access::Store { AccessKind::Store } else { AccessKind::Load };
-        let common =
-            |from: u64, bytes: u64| [from.max(first), (from + bytes).min(first + bytes_of)];
+        let end = first.saturating_add(bytes_of);
+        let common = |from: u64, bytes: u64| [from.max(first), (from + bytes).min(end)];
         let ranges: Vec<[u64; 2]> = match self {
             Self::Launch(launch) => {
                 launch.allocations.iter().map(|(base, size, _)| common(*base, *size)).collect()

@@ -55,6 +55,8 @@ struct Output {
     is_across: bool,
     /// Without a bias and a residual.
     is_plain: bool,
+    /// With SiLU.
+    is_silu: bool,
 }
 
 /// `C` of two tiles along each dimension; says what is wrong with it.
@@ -62,7 +64,7 @@ fn run(
     device: &Device,
     ptx: &str,
     spec: &KernelDescriptor,
-    Output { is_half, accumulates, is_odd, is_across, is_plain }: Output,
+    Output { is_half, accumulates, is_odd, is_across, is_plain, is_silu }: Output,
     (clusters, splits, shares_tiles): Division,
     columns: u32,
 ) -> Result<(), String> {
@@ -188,6 +190,9 @@ fn run(
         set(offset_of!(Parameters, residual), &floats(m * n, 4));
         set(offset_of!(Parameters, ld_residual), &width.to_le_bytes());
     }
+    if is_silu {
+        set(offset_of!(Parameters, operations), &operations::SILU.to_le_bytes());
+    }
     if splits_k(spec) {
         let tile = u64::from(spec.tile().bm * spec.tile().bn);
         let partials = match shares_tiles {
@@ -239,9 +244,15 @@ fn run(
         let sum = if accumulates { sum + value(i, 2) } else { sum };
         let sum = if has_bias { sum + value(place, 3) } else { sum };
         let sum = if has_residual { sum + value(line * width + place, 4) } else { sum };
-        match is_half {
-            true => bytes.as_chunks().0[at] != to_bf16(sum).to_le_bytes(),
-            false => f32::from_le_bytes(bytes.as_chunks().0[at]) != sum,
+        let stored = match is_half {
+            true => f32::from_bits(u32::from(u16::from_le_bytes(bytes.as_chunks().0[at])) << 16),
+            false => f32::from_le_bytes(bytes.as_chunks().0[at]),
+        };
+        match (is_silu, is_half) {
+            // Its approximations, and a rounding.
+            (true, _) => (stored - sum / (1.0 + (-sum).exp())).abs() > 0.01 * sum.abs(),
+            (false, true) => stored.to_bits() >> 16 != u32::from(to_bf16(sum)),
+            (false, false) => stored != sum,
         }
     };
     match (0..m * n).step_by(3).find(|&i| is_wrong(i)) {
@@ -286,6 +297,7 @@ fn failure(ptx: &str, spec: &KernelDescriptor) -> Option<String> {
         is_odd: false,
         is_across: false,
         is_plain: false,
+        is_silu: false,
     };
     let plain = of(false, false);
     let outputs = match (has_halves, splits_k(spec)) {
@@ -294,7 +306,10 @@ fn failure(ptx: &str, spec: &KernelDescriptor) -> Option<String> {
         // Sums are stored in other ways for each.
         (true, false) => {
             let only_accumulates = Output { is_plain: true, ..of(true, true) };
-            vec![plain, of(true, true), only_accumulates, of(true, false), of(false, true)]
+            let silu = |is_half| Output { is_plain: true, is_silu: true, ..of(is_half, false) };
+            let summed =
+                [plain, of(true, true), only_accumulates, of(true, false), of(false, true)];
+            summed.into_iter().chain([silu(false), silu(true)]).collect()
         }
     };
     // Rows that begin anywhere take other ways than those that begin on 16 bytes.
@@ -426,7 +441,7 @@ fn kill(share: usize) {
         // Of a share there are seldom two of them.
         assert!(left <= 1, "{}: what explains one wait does not explain {left}", spec.name());
         // One behind each way to store a tile that ends with a part.
-        let most = if splits_k(spec) { 9 } else { 5 };
+        let most = if splits_k(spec) { 9 } else { 7 };
         assert!(
             left_syncs <= most,
             "{}: what explains {most} does not explain {left_syncs}",

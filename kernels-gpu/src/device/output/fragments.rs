@@ -4,9 +4,10 @@
 //! through shared memory, 16 rows by 32 or 64 columns at a time, and a warp stores whole lines. It
 //! stores vectors of 16 bytes if rows are aligned. Otherwise each lane stores single elements.
 //!
-//! A bias that was copied, and ReLU, are applied where the sums lie. So are an old C of 16 bits and the
-//! short activations if a thread [has many sums](is_large). Any other epilogue moves some sums at a time to the same registers, so that its code exists
-//! once. There are two ways:
+//! A bias that was copied, and ReLU, are applied where the sums lie. So are an old C of 16 bits and
+//! the short activations [if a thread has many sums](is_large), except in `wgmma_pingpong`. Any other
+//! epilogue moves some sums at a time to the same registers, so that its code exists once. There are
+//! two ways:
 //!
 //! - [`store_fragments`](TensorOutput::store_fragments) applies it before the staging, on the sums as
 //!   `wgmma` leaves them. An old C and a residual come to the same lanes: in vectors through the same
@@ -169,7 +170,7 @@ impl<const F16: bool> TensorOutput<F16> {
     }
 
     /// Whether vectors store the sums, after alpha, a copied bias and ReLU at most. C may be
-    /// `transposed`.
+    /// `transposed` if it has 16 bits.
     #[inline(always)]
     pub(crate) fn is_simple<B: FragmentBias>(self, transposed: bool) -> bool {
         let operations = self.epilogue.operations & !if B::EXISTS { BIAS_COLUMN } else { 0 };
