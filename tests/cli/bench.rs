@@ -37,7 +37,7 @@ fn bench_finds_mistakes_first() {
         (&["--sizes", "256,0"], &["a size is 0"]),
         (&["--sizes", "16x4096"], &["has 2 numbers"]),
         (&["--samples", "5"], &["--samples"]),
-        (&["--l2", "hot"], &["the nearest are `cold` and `warm`"]),
+        (&["--l2", "hot"], &["there are `cold` and `warm`"]),
         (&["--format", "xml"], &["csv"]),
     ] {
         let arguments = [&["bench"], arguments].concat();

@@ -102,7 +102,7 @@ fn tensor_cores_are_asked_for() {
         ("wgmma", &[][..], "it is for bf16 and f16"),
         ("tile2d", &["--compute", "bf16"][..], "it is for f32"),
         ("tf32_64x64", &["--compute", "tf32x3"][..], "it is for tf32"),
-        ("auto", &["--compute", "f64"][..], "the nearest are `f32`, `f16` and `tf32`"),
+        ("auto", &["--compute", "f64"][..], "; there are `f32`, "),
         ("auto", &["--output", "bf16"][..], "C cannot be stored as bf16"),
         ("bf16", &[][..], "there is no kernel `bf16`"),
     ] {
