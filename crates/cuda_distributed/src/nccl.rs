@@ -545,18 +545,8 @@ mod tests {
         ) -> Code {
             panic!("another communicator")
         }
-        unsafe extern "C" fn send(
-            _: *const c_void,
-            _: usize,
-            _: c_int,
-            _: c_int,
-            _: RawComm,
-            _: CUstream,
-        ) -> Code {
-            panic!("a message")
-        }
-        unsafe extern "C" fn recv(
-            _: *mut c_void,
+        unsafe extern "C" fn message<P>(
+            _: P,
             _: usize,
             _: c_int,
             _: c_int,
@@ -569,8 +559,8 @@ mod tests {
             version: OLDEST,
             get_unique_id: id,
             init_rank: init,
-            send,
-            recv,
+            send: message,
+            recv: message,
             group_start: group,
             group_end: group,
             async_error,

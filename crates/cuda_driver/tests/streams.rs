@@ -22,6 +22,9 @@ const KERNELS: &str = ".version 7.2
 .visible .entry writes(.param .u64 p) {
   .reg .b64 %rd<2>; ld.param.b64 %rd1, [p]; st.global.b32 [%rd1], 1; ret;
 }
+.visible .entry stores(.param .u64 p) {
+  .reg .b64 %rd<2>; ld.param.b64 %rd1, [p]; st.global.b32 [%rd1], 1; ret;
+}
 .visible .entry nop(.param .u64 p) { ret; }
 .visible .entry adds(.param .u64 p) {
   .reg .b64 %rd<2>; ld.param.b64 %rd1, [p]; red.global.add.u32 [%rd1+128], 1; ret;
@@ -196,6 +199,7 @@ fn work_of_two_streams_races_unless_something_orders_it() {
     let text = bench.found([Writes, Reads], Order::Nothing).unwrap();
     assert!(text.contains("load and the store of kernel `writes`, launched before in"), "{text}");
 
+    bench.launches_in_front();
     bench.default_streams();
     bench.launches();
     bench.ranges();
@@ -261,6 +265,32 @@ impl Bench {
         // SAFETY: the stream exists.
         assert_eq!(unsafe { sys::cuStreamSynchronize(b) }, CUresult::CUDA_SUCCESS);
         assert_eq!(self.run(Reads, n), None);
+    }
+
+    /// An early launch races with the one in front in its stream.
+    fn launches_in_front(&self) {
+        let kernel = self.module.get_function("stores").unwrap();
+        let kernel = CUfunction::from(kernel.to_raw());
+        let [first, second] =
+            [(); 2].map(|()| Stream::new(StreamFlags::NON_BLOCKING, None).unwrap());
+        let out = DeviceBuffer::<u32>::zeroed(1).unwrap();
+        let out = out.as_device_ptr().as_raw();
+        let run = |stream: &Stream, early| {
+            let launched = launch_with(kernel, CUstream::from(stream.as_inner()), out, early);
+            assert_eq!(launched, CUresult::CUDA_SUCCESS);
+            soft::take_findings().to_string()
+        };
+        assert_eq!(run(&first, true), "");
+        assert_eq!(run(&first, false), "");
+        assert!(run(&first, true).contains("of kernel `stores`, launched before,"));
+        // Behind waits of the host.
+        first.synchronize().unwrap();
+        assert_eq!(run(&second, true), "");
+        second.synchronize().unwrap();
+        assert_eq!(run(&second, true), "");
+        cust::context::CurrentContext::synchronize().unwrap();
+        assert_eq!(run(&second, true), "");
+        assert_ne!(run(&second, true), "");
     }
 
     /// A launch may begin before the one in front ends, but not before a copy or a fill does.

@@ -261,7 +261,8 @@ impl<'m, 'e, T: Scalar> Product<'m, 'e, T> {
         Self { candidates: Some(candidates), ..self }
     }
 
-    /// Chooses the kernel for a C of `rows` x `cols`, of which this one is a part.
+    /// Says that this C is a part of one with the rows and columns of `whole`. The kernel is the one
+    /// that is best for that.
     ///
     /// Parts that run beside each other on several streams fill the device together. So a kernel
     /// for the whole is the better one, also where it would leave multiprocessors idle with this
@@ -289,6 +290,11 @@ impl<'m, 'e, T: Scalar> Product<'m, 'e, T> {
     /// The number of candidates to time.
     fn candidates(&self, stream: &Stream) -> usize {
         self.candidates.unwrap_or_else(|| stream.device().measured_candidates())
+    }
+
+    /// Rows and columns of the C that a kernel is chosen for, if they are not the product's own.
+    fn whole(&self, gemm: &Gemm) -> Option<[usize; 2]> {
+        self.whole.filter(|shape| gemm.batch == 1 && *shape != [gemm.m, gemm.n])
     }
 
     /// The product as numbers, for this C, or an error if the views do not go together.
@@ -357,7 +363,7 @@ impl<'m, 'e, T: Scalar> Product<'m, 'e, T> {
         let alike = of_any_factors(gemm);
         let extras = self.extras.checked(stream, &alike)?;
         let candidates = self.candidates(stream);
-        let core = planned(&alike, stream, is_aligned(addresses), candidates, self.whole)?;
+        let core = planned(&alike, stream, is_aligned(addresses), candidates, self.whole(&alike))?;
         // SAFETY:
         // - The matrices are on this device and stream, and the plan was made for them.
         // - C is borrowed mutably, so it is none of the others.
@@ -416,8 +422,7 @@ impl<'m, 'e, T: Scalar> Product<'m, 'e, T> {
     ) -> Result<PlanBuilder, Error> {
         let c = c.into();
         let (gemm, stream) = (self.problem(&c)?, self.stream(&c)?);
-        let whole = self.whole.filter(|_| gemm.batch == 1);
-        chosen(gemm, stream, self.candidates(stream), whole)
+        chosen(gemm, stream, self.candidates(stream), self.whole(&gemm))
     }
 }
 
@@ -479,7 +484,6 @@ fn planned(
     whole: Option<[usize; 2]>,
 ) -> Result<Arc<Core>, Error> {
     let id = stream.as_raw().0 as usize;
-    let whole = whole.filter(|shape| gemm.batch == 1 && *shape != [gemm.m, gemm.n]);
     let mut variant = Variant { stream: id, is_aligned, is_measured: candidates > 1, whole };
     let Some(planner) = stream.device().kept::<Planner>() else {
         let builder = chosen(*gemm, stream, candidates, whole)?;

@@ -6,8 +6,8 @@ use std::str::FromStr;
 /// Checks that cost time, and are off unless asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Checks {
-    /// Accesses of the same memory by different threads or streams, of which one writes and which
-    /// nothing orders: in shared and in global memory.
+    /// Accesses of the same memory by different threads or streams that nothing orders, if one of
+    /// them writes: in shared and in global memory.
     pub races: bool,
     /// Reads of memory and registers that nobody wrote, accesses between the variables of shared
     /// memory, and `ld.global.nc` of what the launch wrote.

@@ -335,8 +335,8 @@ impl Device {
         self.config.checks.races.then(streams)
     }
 
-    /// Says that all work so far has ended before what comes, as after the host has waited for all
-    /// streams. [`Device::read`] and all other accesses outside of streams say so, too.
+    /// Says that all work so far has ended, as after the host has waited for all streams. Accesses
+    /// outside of streams, such as [`Device::read`], say so, too.
     pub fn synchronize(&self) {
         if let Some(mut streams) = self.streams() {
             streams.synchronize_all();

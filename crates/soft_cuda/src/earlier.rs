@@ -15,7 +15,7 @@ pub struct Earlier {
     pub is_beside: bool,
     /// Load, store, atomic or asynchronous copy.
     pub access: Access,
-    /// Line of the PTX text, from 1. 0 for a copy or a fill, of which nothing else is known.
+    /// Line of the PTX text, from 1; 0 for a copy or a fill.
     pub line: u32,
     /// That line, as in [`Fault::instruction`](crate::Fault::instruction).
     pub instruction: String,

@@ -4,7 +4,7 @@
 //! events and waits leave. So each stream has a vector clock ([`Moment`]), and work is compared with
 //! what its stream does not wait for.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::exec::prior::Prior;
@@ -174,17 +174,11 @@ impl Streams {
             self.streams.entry(heir).or_default().join(&moment);
         }
         // Numbers of streams without work are in no moment for ever.
-        let is_needed = |stream: &u64, streams: &HashMap<u64, Moment>, past: &VecDeque<Past>| {
-            streams.contains_key(stream) || past.iter().any(|past| past.stream == *stream)
-        };
         let Self { host, streams, past, .. } = self;
-        let known = host.0.keys().chain(streams.values().flat_map(|moment| moment.0.keys()));
-        let mut gone: Vec<_> =
-            known.filter(|stream| !is_needed(stream, streams, past)).copied().collect();
-        gone.sort_unstable();
-        gone.dedup();
+        let of_past = past.iter().map(|past| past.stream);
+        let needed: HashSet<u64> = streams.keys().copied().chain(of_past).collect();
         for moment in streams.values_mut().chain([host]) {
-            gone.iter().for_each(|stream| _ = moment.0.remove(stream));
+            moment.0.retain(|stream, _| needed.contains(stream));
         }
     }
 }

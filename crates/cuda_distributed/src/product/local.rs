@@ -75,8 +75,8 @@ impl<T: Multiply> Call<'_, '_, T> {
         end: End<'_>,
     ) -> Result<(), Error> {
         let stream = c.stream();
-        // SAFETY: the second stream waits for blocks that arrive behind the stream of the matrices
-        // (`Call::gather`), of which each of its steps has one. That stream waits for it in the end
+        // SAFETY: each step of the second stream waits for blocks that arrive (`Call::gather`), and
+        // these wait for the stream of the matrices. In the end that stream waits for the second one
         // (`Call::run`).
         let [a, b] = [a, b].map(|operand| unsafe { operand.on(stream) });
         let mut product = T::with_precision(gemm(a, b), self.product.precision);

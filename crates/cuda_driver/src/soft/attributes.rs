@@ -1,4 +1,4 @@
-//! The attributes of a launch.
+//! What the attributes of a launch say.
 
 use std::slice;
 

@@ -40,21 +40,24 @@ fn check(state: &State, address: CUdeviceptr) -> Result<CUcontext, CUresult> {
     Ok(context)
 }
 
-/// A synchronous copy or fill of `address`: a call in the legacy stream of the current context. That
-/// of the address's own context takes part.
-fn in_legacy(
-    address: CUdeviceptr,
+/// A synchronous copy or fill of some addresses: a call in the legacy stream of the current context.
+/// Those of the addresses' own contexts take part.
+fn in_legacy<const N: usize>(
+    addresses: [CUdeviceptr; N],
     work: impl FnOnce(InStream<'_>) -> Result<(), MemoryError>,
 ) -> Result<Order, CUresult> {
     let mut state = state::lock();
-    let owner = check(&state, address)?;
-    // A GPU's context may be the current one.
-    let current = stack::current_soft().unwrap_or(owner);
-    for context in [owner, current] {
-        allow_legacy(&mut state, context)?;
+    let mut owners = Vec::new();
+    for address in addresses {
+        let owner = check(&state, address)?;
+        allow_legacy(&mut state, owner)?;
+        owners.push(owner);
     }
+    // A GPU's context may be the current one.
+    let current = stack::current_soft().or_else(|error| owners.first().copied().ok_or(error))?;
+    allow_legacy(&mut state, current)?;
     let mut order = state.order(CUstream::NULL, current);
-    if order.number != owner.bits() {
+    for owner in owners.into_iter().filter(|owner| *owner != current) {
         let of_owner = state.order(CUstream::NULL, owner);
         order.behind.extend(of_owner.behind.into_iter().chain([of_owner.number]));
     }
@@ -179,8 +182,7 @@ pub(crate) fn free_host(memory: *mut c_void) -> bool {
 }
 
 pub(crate) fn copy(dst: CUdeviceptr, src: CUdeviceptr, bytes: usize) -> Answer {
-    in_legacy(src, |_| Ok(()))?;
-    in_legacy(dst, |memory| memory.copy(dst.0, src.0, bytes as u64)).map(|_| ())
+    in_legacy([dst, src], |memory| memory.copy(dst.0, src.0, bytes as u64)).map(|_| ())
 }
 
 pub(crate) fn copy_async(
@@ -260,7 +262,7 @@ pub(crate) unsafe fn write_async(
 unsafe fn read_bytes(dst: *mut c_void, src: CUdeviceptr, bytes: usize) -> Answer {
     // SAFETY: the caller's contract.
     let dst = unsafe { host_bytes_mut(dst, bytes) }?;
-    let order = in_legacy(src, |memory| unless_empty(bytes, || memory.read(src.0, dst)))?;
+    let order = in_legacy([src], |memory| unless_empty(bytes, || memory.read(src.0, dst)))?;
     order.synchronize();
     Ok(())
 }
@@ -271,7 +273,7 @@ unsafe fn read_bytes(dst: *mut c_void, src: CUdeviceptr, bytes: usize) -> Answer
 unsafe fn write_bytes(dst: CUdeviceptr, src: *const c_void, bytes: usize) -> Answer {
     // SAFETY: the caller's contract.
     let src = unsafe { host_bytes(src, bytes) }?;
-    let order = in_legacy(dst, |memory| unless_empty(bytes, || memory.write(dst.0, src)))?;
+    let order = in_legacy([dst], |memory| unless_empty(bytes, || memory.write(dst.0, src)))?;
     order.synchronize();
     Ok(())
 }
@@ -322,7 +324,7 @@ fn check_host(pointer: *const c_void, bytes: usize) -> Answer {
 macro_rules! fills {
     ($($fill:ident, $fill_async:ident, $work:ident: $type:ty;)*) => {$(
         pub(crate) fn $fill(dst: CUdeviceptr, value: $type, count: usize) -> Answer {
-            in_legacy(dst, |memory| memory.fill(dst.0, value.to_ne_bytes(), count as u64))
+            in_legacy([dst], |memory| memory.fill(dst.0, value.to_ne_bytes(), count as u64))
                 .map(|_| ())
         }
 
@@ -382,7 +384,7 @@ pub(crate) unsafe fn copy_2d(copy: &CUDA_MEMCPY2D) -> Answer {
     let dst = End::new(copy.dst_memory_type, copy.dst_host, copy.dst_device)?;
     for end in [src, dst] {
         if let End::Device(address) = end {
-            in_legacy(CUdeviceptr(address), |_| Ok(()))?;
+            in_legacy([CUdeviceptr(address)], |_| Ok(()))?;
         }
     }
     // Where row `row` of an end starts; rows must not reach into each other.

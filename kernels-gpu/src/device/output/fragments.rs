@@ -36,8 +36,8 @@ use crate::device::output::tensor::TensorOutput;
 
 const _: () = assert!(STAGED_SUMS == OUTPUTS_AT_ONCE, "an epilogue takes a part");
 
-/// Whether a thread has so many sums that an old C of 16 bits and short activations are applied where
-/// they lie. In smaller tiles the code for that would cost all other products up to 4 %.
+/// Whether an old C of 16 bits and short activations are applied where a thread's sums lie. In smaller
+/// tiles the code for that makes plain products up to 4 % slower.
 pub const fn is_large(sums: usize) -> bool {
     sums > 64
 }
